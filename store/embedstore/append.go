@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,13 +15,19 @@ import (
 )
 
 // Head implements journal.Appender and journal.Reader.
-func (t *topics) Head(ctx context.Context, topic string) (h journal.Head, err error) {
-	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
-		rec, err := readHead(tx, keyOf(journal.TopicID(topic)), topic)
-		h = rec.Head
-		return err
+func (t *topics) Head(ctx context.Context, topic string) (journal.Head, error) {
+	h, err := read(ctx, t.folder, func(tx *boltfile.Tx) (headRecord, error) {
+		return readHead(tx, keyOf(journal.TopicID(topic)), topic)
 	})
-	return h, err
+	return h.Head, err
+}
+
+// headIs returns journal.ErrHeadMoved unless a topic has the version ifHead.
+func (t *topics) headIs(ctx context.Context, topic string, ifHead journal.Version) error {
+	_, err := read(ctx, t.folder, func(tx *boltfile.Tx) (headRecord, error) {
+		return readHeadIf(tx, keyOf(journal.TopicID(topic)), topic, ifHead)
+	})
+	return err
 }
 
 // headRecord is what is stored of a topic.
@@ -41,6 +48,15 @@ func readHead(tx *boltfile.Tx, key []byte, topic string) (headRecord, error) {
 	return openHead(key, v)
 }
 
+// readHeadIf is readHead with journal.ErrHeadMoved for a topic that has another version than ifHead.
+func readHeadIf(tx *boltfile.Tx, key []byte, topic string, ifHead journal.Version) (headRecord, error) {
+	h, err := readHead(tx, key, topic)
+	if err == nil && h.Version != ifHead {
+		err = journal.ErrHeadMoved
+	}
+	return h, err
+}
+
 // openHead reads the value of a topic: timed, then the packed head.
 func openHead(key, v []byte) (h headRecord, err error) {
 	timed, n := binary.Uvarint(v)
@@ -57,10 +73,10 @@ func writeHead(tx *boltfile.Tx, key []byte, h headRecord) error {
 }
 
 // Interval implements journal.Appender.
-func (t *topics) Interval(ctx context.Context, topic string, from, until time.Time) (found journal.Interval, err error) {
-	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
+	return read(ctx, t.folder, func(tx *boltfile.Tx) (found journal.Interval, err error) {
 		key := keyOf(journal.TopicID(topic))
-		err := scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
+		err = scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
 			if journal.Unreadable(err) {
 				return true, nil // one that is forgotten
@@ -71,11 +87,10 @@ func (t *topics) Interval(ctx context.Context, topic string, from, until time.Ti
 			return true, err
 		})
 		if err == nil && found.Position == 0 {
-			return journal.ErrNotFound
+			err = journal.ErrNotFound
 		}
-		return err
+		return found, err
 	})
-	return found, err
 }
 
 // Append implements journal.Appender.
@@ -107,11 +122,8 @@ func (t *topics) Append(ctx context.Context, now time.Time, topic string, e jour
 	}
 	entryID := e.ID
 	o.Finish = func(err error) {
-		switch {
-		case boltfile.MayBeStored(err):
-			t.feeds[key[0]].bump(id)
-			t.hints.Send(topic)
-		case inFile:
+		t.report(id, topic, err)
+		if inFile && !boltfile.MayBeStored(err) {
 			t.bodies.remove(entryID)
 		}
 	}
@@ -123,15 +135,11 @@ func (t *topics) Append(ctx context.Context, now time.Time, topic string, e jour
 	return e, nil
 }
 
-// writeBody stores a large body in its file, after looking that it may be of
-// use: whether it is, the append decides.
+// writeBody stores a large body in its file, unless the head has moved already. The append checks the
+// head again.
 func (t *topics) writeBody(ctx context.Context, topic string, id uuid.UUID, body []byte, ifHead journal.Version) error {
-	h, err := t.Head(ctx, topic)
-	if err != nil {
+	if err := t.headIs(ctx, topic, ifHead); err != nil {
 		return err
-	}
-	if h.Version != ifHead {
-		return journal.ErrHeadMoved
 	}
 	if err := t.folder.room(int64(len(body))); err != nil {
 		return err
@@ -141,36 +149,25 @@ func (t *topics) writeBody(ctx context.Context, topic string, id uuid.UUID, body
 
 // appendEntry is the one atomic step of invariant 2.
 func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (journal.Entry, error) {
-	h, err := readHead(tx, key, topic)
+	h, err := readHeadIf(tx, key, topic, ifHead)
 	if err != nil {
 		return e, err
 	}
-	if h.Version != ifHead {
-		return e, journal.ErrHeadMoved
-	}
 	e = h.Place(e, 0) // the head outlives its entries, so its position is the highest seen
 	at := positionKey(key, e.Position)
-	if err := tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)); err != nil {
-		return e, err
-	}
-	if err := tx.Bucket(bucketIDs).Put(e.ID[:], at); err != nil {
-		return e, err
-	}
+	err = errors.Join(tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)), tx.Bucket(bucketIDs).Put(e.ID[:], at))
 	if e.Timed() {
-		if err := remember(tx, key, h.timed, e); err != nil {
-			return e, err
-		}
+		err = errors.Join(err, remember(tx, key, h.timed, e.Interval()))
 		h.timed++
 	}
 	h.Head = h.Append(e)
-	return e, writeHead(tx, key, h)
+	return e, errors.Join(err, writeHead(tx, key, h))
 }
 
-// remember keeps the interval of the n-th timed entry of a topic, in the place
-// of the one that is journal.Remembered older.
-func remember(tx *boltfile.Tx, key []byte, n uint64, e journal.Entry) error {
-	slot := append(bytes.Clone(key), byte(n%journal.Remembered))
-	return tx.Bucket(bucketIntervals).Put(slot, journal.PackInterval(e.Interval()))
+// remember stores the interval of the n-th timed entry of a topic, in the place of the one that is
+// journal.Remembered older.
+func remember(tx *boltfile.Tx, key []byte, n uint64, i journal.Interval) error {
+	return tx.Bucket(bucketIntervals).Put(append(bytes.Clone(key), byte(n%journal.Remembered)), journal.PackInterval(i))
 }
 
 // Reset implements journal.Appender. A topic that never had an entry has
@@ -178,15 +175,9 @@ func remember(tx *boltfile.Tx, key []byte, n uint64, e journal.Entry) error {
 func (t *topics) Reset(ctx context.Context, topic string, ifHead journal.Version) error {
 	key := keyOf(journal.TopicID(topic))
 	return t.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
-		h, err := readHead(tx, key, topic)
-		if err != nil {
+		h, err := readHeadIf(tx, key, topic, ifHead)
+		if err != nil || h.Version == "" {
 			return err
-		}
-		if h.Version != ifHead {
-			return journal.ErrHeadMoved
-		}
-		if h.Version == "" {
-			return nil
 		}
 		h.Head = h.Forget(journal.NewVersion())
 		return writeHead(tx, key, h)
@@ -198,11 +189,11 @@ func (t *topics) RecordGap(ctx context.Context, topic string, g journal.Gap) err
 	key := keyOf(journal.TopicID(topic))
 	return t.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		h, err := readHead(tx, key, topic)
-		if err != nil {
+		if err != nil || h.Version == "" {
 			return err
 		}
 		head, news := h.Lose(g)
-		if h.Version == "" || !news {
+		if !news {
 			return nil
 		}
 		h.Head = head

@@ -3,6 +3,7 @@ package embedstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,19 +56,16 @@ func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
 		}
 	}
 	b := tx.Bucket(bucketPings)
+	var err error
 	for _, p := range partitions {
 		for _, key := range p.forgotten {
-			if err := b.Delete(key); err != nil {
-				return err
-			}
+			err = errors.Join(err, b.Delete(key))
 		}
 	}
 	for key, m := range pings {
-		if err := b.Put([]byte(key), journal.PackPingRecord(m)); err != nil {
-			return err
-		}
+		err = errors.Join(err, b.Put([]byte(key), journal.PackPingRecord(m)))
 	}
-	return nil
+	return err
 }
 
 // strangers are the topics of one partition that have a ping record and no head.
@@ -82,8 +80,7 @@ type stranger struct {
 	pingedAt time.Time
 }
 
-// readStrangers reads those of a partition. Those that are about to be pinged
-// have to stay.
+// readStrangers reads those of a partition. Pinged topics make no room.
 func readStrangers(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.PingRecord) (*strangers, error) {
 	p := &strangers{}
 	heads := tx.Bucket(bucketHeads)
@@ -142,43 +139,24 @@ func openPingRecord(key, v []byte) (journal.PingRecord, error) {
 }
 
 // PingRecord implements journal.Pings.
-func (p *pings) PingRecord(ctx context.Context, topic string) (m journal.PingRecord, err error) {
-	err = p.folder.view(ctx, func(tx *boltfile.Tx) error {
-		m, err = readPingRecord(tx, keyOf(journal.TopicID(topic)), topic)
-		return err
+func (p *pings) PingRecord(ctx context.Context, topic string) (journal.PingRecord, error) {
+	return read(ctx, p.folder, func(tx *boltfile.Tx) (journal.PingRecord, error) {
+		return readPingRecord(tx, keyOf(journal.TopicID(topic)), topic)
 	})
-	return m, err
 }
 
 // PingRecords implements journal.Pings.
-func (p *pings) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) (pings []journal.PingRecord, err error) {
-	if limit <= 0 {
-		return nil, ctx.Err()
-	}
-	err = p.folder.view(ctx, func(tx *boltfile.Tx) error {
-		return scan(tx.Bucket(bucketPings), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
-			m, err := openPingRecord(k, v)
-			if err != nil {
-				return true, p.folder.leaveOutTopic(k, err)
-			}
-			pings = append(pings, m)
-			return len(pings) < limit, nil
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pings, nil
+func (p *pings) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.PingRecord, error) {
+	return list(ctx, p.folder, bucketPings, partition, after, limit, openPingRecord)
 }
 
 // SetFetched implements journal.Pings.
 func (p *pings) SetFetched(ctx context.Context, m journal.PingRecord) error {
 	return p.change(ctx, m.Topic, func(b boltfile.Bucket, key []byte, old journal.PingRecord) error {
-		next, ok := old.AfterFetch(m)
-		if !ok {
-			return nil
+		if next, ok := old.AfterFetch(m); ok {
+			return b.Put(key, journal.PackPingRecord(next))
 		}
-		return b.Put(key, journal.PackPingRecord(next))
+		return nil
 	})
 }
 
@@ -197,11 +175,8 @@ func (p *pings) change(ctx context.Context, topic string, change func(b boltfile
 	key := keyOf(journal.TopicID(topic))
 	return p.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error {
 		old, err := readPingRecord(tx, key, topic)
-		if err != nil {
+		if err != nil || old.Pings == 0 {
 			return err
-		}
-		if old.Pings == 0 {
-			return nil
 		}
 		return change(tx.Bucket(bucketPings), key, old)
 	}})

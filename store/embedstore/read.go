@@ -219,22 +219,9 @@ func (t *topics) Body(ctx context.Context, topic string, e journal.Entry) (body 
 }
 
 // Topics implements journal.Trimmer.
-func (t *topics) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
-	if limit <= 0 {
-		return nil, ctx.Err()
-	}
-	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
-		return scan(tx.Bucket(bucketHeads), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
-			h, err := openHead(k, v)
-			if err != nil {
-				return true, t.folder.leaveOutTopic(k, err)
-			}
-			heads = append(heads, h.Head)
-			return len(heads) < limit, nil
-		})
+func (t *topics) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) ([]journal.Head, error) {
+	return list(ctx, t.folder, bucketHeads, partition, after, limit, func(k, v []byte) (journal.Head, error) {
+		h, err := openHead(k, v)
+		return h.Head, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return heads, nil
 }

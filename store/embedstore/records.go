@@ -15,12 +15,8 @@ import (
 )
 
 // Get implements subscriptions.Registry.
-func (r *records) Get(ctx context.Context, id uuid.UUID) (rec subscriptions.Record, err error) {
-	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
-		rec, err = r.read(tx, keyOf(id))
-		return err
-	})
-	return rec, err
+func (r *records) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	return read(ctx, r.folder, func(tx *boltfile.Tx) (subscriptions.Record, error) { return r.read(tx, keyOf(id)) })
 }
 
 // read returns a record; with an error, what can be read of it.
@@ -39,8 +35,7 @@ func (r *records) read(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, e
 	return rec, err
 }
 
-// leaveOut tells of what List leaves out. An error: there is nobody
-// to tell.
+// leaveOut reports a record that List leaves out. It returns the error where nothing receives reports.
 func (r *records) leaveOut(key []byte, why error) error {
 	if why == nil || r.unreadable == nil {
 		return why
@@ -122,9 +117,9 @@ func (r *records) write(tx *boltfile.Tx, key []byte, rec subscriptions.Record) (
 }
 
 // List implements subscriptions.Registry.
-func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
-	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
-		return eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
+func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	return read(ctx, r.folder, func(tx *boltfile.Tx) (records []subscriptions.Record, err error) {
+		err = eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
 			if len(records) >= limit {
 				return false, nil
 			}
@@ -134,11 +129,8 @@ func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit in
 			}
 			return true, r.leaveOut(key, err)
 		})
+		return records, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return records, nil
 }
 
 // eachRecord hands fn the keys of a shard's records, in order, from a key on,
@@ -198,12 +190,8 @@ func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []u
 }
 
 // Attempts implements subscriptions.History.
-func (r *records) Attempts(ctx context.Context, id uuid.UUID) (attempts []subscriptions.Attempt, err error) {
-	err = r.folder.view(ctx, func(tx *boltfile.Tx) error {
-		attempts, err = readAttempts(tx, keyOf(id))
-		return err
-	})
-	return attempts, err
+func (r *records) Attempts(ctx context.Context, id uuid.UUID) ([]subscriptions.Attempt, error) {
+	return read(ctx, r.folder, func(tx *boltfile.Tx) ([]subscriptions.Attempt, error) { return readAttempts(tx, keyOf(id)) })
 }
 
 func readAttempts(tx *boltfile.Tx, key []byte) ([]subscriptions.Attempt, error) {

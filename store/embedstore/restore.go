@@ -12,20 +12,18 @@ import (
 )
 
 // Intervals implements journal.Restorer.
-func (t *topics) Intervals(ctx context.Context, topic string) (found []journal.Interval, err error) {
-	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
+func (t *topics) Intervals(ctx context.Context, topic string) ([]journal.Interval, error) {
+	found, err := read(ctx, t.folder, func(tx *boltfile.Tx) (found []journal.Interval, err error) {
 		key := keyOf(journal.TopicID(topic))
-		return scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
+		err = scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
 			found = append(found, i)
 			return true, err
 		})
+		return found, err
 	})
-	if err != nil {
-		return nil, err
-	}
 	slices.SortFunc(found, func(a, b journal.Interval) int { return cmp.Compare(a.Position, b.Position) })
-	return found, nil
+	return found, err
 }
 
 // Restore implements journal.Restorer.
@@ -40,26 +38,21 @@ func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journ
 				return err
 			}
 			head, news, err := journal.Restored(stored.Head, h)
-			if err != nil {
+			if err != nil || !news {
 				return err
 			}
-			if !news {
-				return nil
-			}
 			head.Version = journal.NewVersion()
-			return errors.Join(forget(tx, key), rememberAll(tx, key, remembered),
-				writeHead(tx, key, headRecord{Head: head, timed: uint64(len(remembered))}))
-		},
-		Finish: func(err error) {
-			if boltfile.MayBeStored(err) {
-				t.feeds[key[0]].bump(id)
-				t.hints.Send(h.Topic)
+			err = errors.Join(forget(tx, key), writeHead(tx, key, headRecord{Head: head, timed: uint64(len(remembered))}))
+			for n, i := range remembered {
+				err = errors.Join(err, remember(tx, key, uint64(n), i))
 			}
+			return err
 		},
+		Finish: func(err error) { t.report(id, h.Topic, err) },
 	})
 }
 
-// forget takes away what is remembered of a topic.
+// forget deletes the remembered intervals of a topic.
 func forget(tx *boltfile.Tx, key []byte) error {
 	b := tx.Bucket(bucketIntervals)
 	var places [][]byte
@@ -69,17 +62,6 @@ func forget(tx *boltfile.Tx, key []byte) error {
 	})
 	for _, k := range places {
 		err = errors.Join(err, b.Delete(k))
-	}
-	return err
-}
-
-// rememberAll keeps intervals, oldest first, in the places where remember would
-// have put those of the first entries of a topic.
-func rememberAll(tx *boltfile.Tx, key []byte, all []journal.Interval) error {
-	var err error
-	for n, i := range all {
-		place := append(bytes.Clone(key), byte(n%journal.Remembered))
-		err = errors.Join(err, tx.Bucket(bucketIntervals).Put(place, journal.PackInterval(i)))
 	}
 	return err
 }

@@ -250,8 +250,40 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// view runs fn in a transaction that reads. What fn keeps it has to copy. It is
-// not for the writer.
+// read returns what fn read in a transaction; after an error, the zero value. Fn has to copy the bytes
+// that it returns. The writer must not call it.
+func read[V any](ctx context.Context, f *folder, fn func(tx *boltfile.Tx) (V, error)) (V, error) {
+	var v V
+	err := f.view(ctx, func(tx *boltfile.Tx) (err error) {
+		v, err = fn(tx)
+		return err
+	})
+	if err != nil {
+		v = *new(V)
+	}
+	return v, err
+}
+
+// list returns up to limit values of a bucket, of the topics of a partition after an id. It leaves
+// out and reports those that cannot be opened.
+func list[V any](ctx context.Context, f *folder, bucket []byte, partition int, after uuid.UUID, limit int, open func(k, v []byte) (V, error)) ([]V, error) {
+	if limit <= 0 {
+		return nil, ctx.Err()
+	}
+	return read(ctx, f, func(tx *boltfile.Tx) (all []V, err error) {
+		err = scan(tx.Bucket(bucket), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
+			one, err := open(k, v)
+			if err != nil {
+				return true, f.leaveOutTopic(k, err)
+			}
+			all = append(all, one)
+			return len(all) < limit, nil
+		})
+		return all, err
+	})
+}
+
+// view runs fn in a transaction that reads, like read.
 func (f *folder) view(ctx context.Context, fn func(tx *boltfile.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

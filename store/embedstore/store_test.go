@@ -3,6 +3,7 @@ package embedstore
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,7 +55,7 @@ func tryAdd(ctx context.Context, s *Store, topic string, size int) (journal.Entr
 		return journal.Entry{}, err
 	}
 	body := bytes.Repeat([]byte{byte(h.Last.Seq)}, size)
-	return s.Append(ctx, start, topic, journal.Entry{Kind: journal.KindContent, Body: body}, h.Version)
+	return s.Append(ctx, start, topic, journal.Entry{Kind: journal.KindContent, Body: body, SHA256: sha256.Sum256(body)}, h.Version)
 }
 
 // files counts the bodies in the folder.
