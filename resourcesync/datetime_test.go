@@ -56,12 +56,12 @@ func TestParseDatetime_DOC59(t *testing.T) {
 		"2026-11-21t09:05:07Z":            "YYYY",
 		"2026-11-21T":                     "YYYY",
 		"2026-11-21T09Z":                  "YYYY",
-		"2026-11-21T9:05:07Z":             "YYYY", // time.RFC3339 takes it
+		"2026-11-21T9:05:07Z":             "YYYY", // time.RFC3339 accepts it
 		"2026-11-21T09:5:07Z":             "YYYY",
 		"2026-11-21T09:05:7Z":             "YYYY",
 		"2026-11-21T09:05:Z":              "YYYY",
 		"2026-11-21T09:05:07.Z":           "YYYY",
-		"2026-11-21T09:05:07,5Z":          "zone", // time.RFC3339 takes it
+		"2026-11-21T09:05:07,5Z":          "zone", // time.RFC3339 accepts it
 		"2026-11-21T09:05.5Z":             "zone",
 		"2026-11-21T09:05":                "zone",
 		"2026-11-21T09:05:07":             "zone",
@@ -103,7 +103,7 @@ func TestParseDatetime_DOC59(t *testing.T) {
 	}
 }
 
-// DOC-59: always UTC with Z, exact, and no longer than it takes.
+// DOC-59: always UTC with Z, exact, and no longer than needed.
 func TestFormatDatetime_DOC59(t *testing.T) {
 	cet := time.FixedZone("CET", 3600)
 	for want, in := range map[string]time.Time{

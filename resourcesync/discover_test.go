@@ -225,8 +225,8 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	}
 }
 
-// An encoding counts once: a feed that names one again and again takes no more memory, and
-// hence no more time, than its length.
+// An encoding counts once: a feed that names one again and again needs no more memory,
+// and hence no more time, than its length.
 func TestEncodingsAreNotStacked(t *testing.T) {
 	doc := strings.Repeat("<?xml encoding='x'?>", 64<<10/20)
 	var before, after runtime.MemStats

@@ -77,7 +77,7 @@ func TestUnsafePackages_DOC57(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		members []member
-		msg     string // empty where the package is good
+		msg     string // empty if the package is good
 	}{
 		{"plain", []member{{name: "a"}, {name: "b/"}, {name: "b/c d/é..x/.y"}}, ""},
 		{"absolute", []member{{name: "/etc/passwd"}}, "is absolute"},
@@ -195,8 +195,8 @@ func TestPackageLimits_DOC36(t *testing.T) {
 	_, err := openParcel(r, r.Size(), limits)
 	wantDumpError(t, err, OverLimit, "DOC-36", "more than 26214400 bytes when it is unpacked")
 
-	// Files of a mebibyte or less each, all of which are packed in the same place:
-	// only the sum tells.
+	// Files of a mebibyte or less each, all of which are packed in the same place: only
+	// the sum shows it.
 	many = nil
 	for i := range 12 {
 		many = append(many, member{name: fmt.Sprint(i), change: fileSizes(0, 1<<20), raw: true})

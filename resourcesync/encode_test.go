@@ -114,7 +114,7 @@ func TestLocIsEncoded_DOC16_DOC60(t *testing.T) {
 	}
 }
 
-// A loc that is not absolute ends the document, unless the caller judges each one by
+// A loc that is not absolute ends the document, unless the caller checks each one by
 // itself. One that is empty says nothing at all, and ends it in any case. DOC-16.
 func TestAnyLoc_DOC16(t *testing.T) {
 	for loc, want := range map[string]string{"a": "a", "../a b": "../a%20b", "/100%": "/100%25", "see below": "see%20below", "": ""} {

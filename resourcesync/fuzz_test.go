@@ -59,14 +59,14 @@ func viaEncodingXML(doc []byte) (string, error) {
 	}
 }
 
-// sameSpace makes white space in attribute values alike: encoding/xml leaves it
-// as it is, where XML wants spaces.
+// sameSpace makes white space in attribute values alike: encoding/xml leaves it as it is,
+// while XML demands spaces.
 var sameSpace = strings.NewReplacer(`\n`, " ", `\t`, " ", `\r`, " ")
 
-// The scanner against encoding/xml: what we accept it accepts as well, and finds
-// the same elements, attributes and text. It takes much that is not well-formed
-// (duplicate attributes, undeclared prefixes, no space between attributes, text
-// after the root, a DTD), so the reverse is not asked.
+// The scanner against encoding/xml: what we accept it accepts as well, and finds the same
+// elements, attributes and text. It accepts much that is not well-formed (duplicate
+// attributes, undeclared prefixes, no space between attributes, text after the root, a
+// DTD), so the reverse is not asked.
 func FuzzScanner(f *testing.F) {
 	for _, tc := range malformed {
 		f.Add([]byte(tc.bad))
@@ -156,8 +156,8 @@ func FuzzNotification(f *testing.F) {
 	})
 }
 
-// checkOddHashes holds the number of hashes that nothing can be compared with against
-// what parsing them says.
+// checkOddHashes compares the number of hashes that nothing can be compared with to what
+// parsing them says.
 func checkOddHashes(t *testing.T, doc string, entries []Entry, odd int) {
 	t.Helper()
 	want := 0

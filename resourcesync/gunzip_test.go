@@ -63,8 +63,8 @@ func TestBrokenGzip(t *testing.T) {
 	}
 }
 
-// Limits.Bytes holds for what comes out and for what goes in, and neither fills
-// the memory before it is noticed.
+// Limits.Bytes bounds both the output and the input, and neither fills the memory before
+// it is noticed.
 func TestGzipIsBounded_DOC60(t *testing.T) {
 	const limit = 1 << 20
 	huge := urlset(listMD, strings.Repeat(" ", 64<<20))

@@ -63,7 +63,7 @@ func TestParseHashes_DOC55(t *testing.T) {
 			if got := d.String(); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
-			// What contradicts itself is the one thing that parsing tells and this does not.
+			// Only parsing notices digests that contradict each other.
 			if has := hasDigest(tc.in); has != (d != Digests{}) {
 				t.Errorf("has a digest: %v", has)
 			}

@@ -107,7 +107,7 @@ func known(cell string) []string { return strings.Fields(strings.ReplaceAll(cell
 // allowed says whether an attribute may be there and may not.
 func allowed(cell, name string) bool { return slices.Contains(strings.Fields(cell), name) }
 
-// toggled adds name, or leaves it out where it is there.
+// toggled adds name, or removes it if it is there.
 func toggled(attributes []string, name string) []string {
 	if i := slices.Index(attributes, name); i >= 0 {
 		return slices.Delete(slices.Clone(attributes), i, i+1)

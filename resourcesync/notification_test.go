@@ -60,10 +60,11 @@ func urlOf(children ...string) string {
 
 func at(datetime string) string { return `<rs:md change="updated" datetime="` + datetime + `"/>` }
 
-// notificationRules holds for each rule what breaks it and, beside it, what does not.
+// notificationRules has for each rule documents that break it and, beside them, documents
+// that do not.
 var notificationRules = []struct {
 	name, rule, doc string
-	at, msg         string // both empty where doc is good
+	at, msg         string // both empty if doc is good
 }{
 	{"the smallest", "DOC-10", doc(entryOK), "", ""},
 	{"no namespace", "DOC-10", strings.ReplaceAll(doc(entryOK), ` xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"`, ""), "2:1", `in the namespace ""`},

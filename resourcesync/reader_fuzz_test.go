@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzReader: the tolerant and the strict Reader agree on every document, in
-// whatever chunks it comes, and with CheckNotification on those that it takes; and
-// none takes memory beyond its size.
+// FuzzReader: the tolerant and the strict Reader agree on every document, in whatever
+// chunks it comes, and with CheckNotification on those that it accepts; and none needs
+// memory beyond its size.
 func FuzzReader(f *testing.F) {
 	for _, tc := range tolerable {
 		f.Add(tc.doc)
@@ -66,7 +66,7 @@ func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// checkReading checks what holds for whatever is read.
+// checkReading checks what is true of everything that is read.
 func checkReading(t *testing.T, doc string, got reading) {
 	t.Helper()
 	var e *Error
@@ -93,8 +93,8 @@ func checkReading(t *testing.T, doc string, got reading) {
 	}
 }
 
-// checkStrict reads a document strictly: it gets the same where nothing had to
-// be tolerated, and otherwise the first toleration as its error.
+// checkStrict reads a document strictly: it gets the same if nothing had to be tolerated,
+// and otherwise the first toleration as its error.
 func checkStrict(t *testing.T, doc string, got reading) {
 	t.Helper()
 	strict := readDocument(strings.NewReader(doc), ReadOptions{Strict: true})

@@ -65,9 +65,9 @@ func sitemapOf(children ...string) string {
 	return strings.ReplaceAll(urlOf(children...), "url>", "sitemap>")
 }
 
-// tolerable holds what a tolerant Reader lets pass and a strict one refuses, with
-// the place and a part of the message; and beside it what both take, where at is
-// empty. Line 4 begins the root's children, line 6 most often the first entry.
+// tolerable lists what a tolerant Reader accepts and a strict one refuses, with the place
+// and a part of the message; and beside it what both accept, for which at is empty. Line
+// 4 begins the root's children, line 6 most often the first entry.
 var tolerable = []struct{ name, rule, doc, at, msg string }{
 	{"the smallest list", "DOC-34", urlset(listMD), "", ""},
 	{"a plain sitemap", "DOC-12", urlset(listURL), "2:1", "lacks an rs:md"},
@@ -225,8 +225,8 @@ func TestTolerated(t *testing.T) {
 	}
 }
 
-// A change that does not say what changed is refused even where the document says
-// only after it that it lists changes.
+// A change that does not say what changed is refused even if the document says only after
+// it that it lists changes.
 func TestChangesBeforeALateHead_DOC39(t *testing.T) {
 	for entry, bad := range map[string]bool{`<rs:md/>`: true, ``: true, `<rs:md change="created"/>`: false} {
 		got := readDocument(strings.NewReader(urlset(upLink, urlOf(entry), changesMD[len(upLink):])), ReadOptions{})
@@ -393,7 +393,7 @@ func TestHeadComesFirst(t *testing.T) {
 		t.Errorf("%+v, %v before the entries", h, err)
 	}
 	n := 0
-	for range 3 { // the second goes on where the first has left
+	for range 3 { // the second continues after the first
 		for _, err := range r.Entries() {
 			if err != nil {
 				t.Error(err)
@@ -449,7 +449,7 @@ func TestTolerationsAreBounded(t *testing.T) {
 	}
 }
 
-// What a Reader holds does not grow with the document, whatever is wrong in it.
+// The memory of a Reader does not grow with the document, whatever its errors.
 func TestReaderHoldsLittle(t *testing.T) {
 	const most = 1 << 20
 	entry := `<url id="1">text<loc>https://example.org/a b</loc><image><b/></image>` +

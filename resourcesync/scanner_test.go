@@ -53,8 +53,8 @@ func scan(r io.Reader, l Limits) (string, error) {
 	}
 }
 
-// malformed holds, for each kind of error, documents that must be refused and
-// the well-formed twin of each, which differs by as little as possible.
+// malformed has, for each kind of error, documents that must be refused and the
+// well-formed twin of each, which differs by as little as possible.
 var malformed = []struct {
 	name      string
 	bad, good string
@@ -247,7 +247,7 @@ func TestResultDoesNotDependOnTheWindow(t *testing.T) {
 				"<r><![CDATA["+pad[:230+i]+"]]"+strings.Repeat("]", i)+">&#x20ac;\r\n\r</r>")
 		}
 	}
-	for i := range 140 { // what takes several bytes, at every place of a window
+	for i := range 140 { // tokens of several bytes, at every place of a window
 		text := "<r>" + strings.Repeat("y", 160+i)
 		docs = append(docs, text+"]]></r>", text+"]] ></r>", text+"&amp;</r>", text+"\r\n</r>", text+"𝄞\ufffe</r>",
 			text+"<!-- 𝄞 --></r>", text+"<?𝄞 é?></r>", text+"<![CDATA[𝄞]]></r>", text+"<a b='𝄞\r\n'/></r>",
@@ -269,7 +269,7 @@ func TestResultDoesNotDependOnTheWindow(t *testing.T) {
 	}
 }
 
-// shy says that it holds less than it does.
+// shy reports a shorter length than it has.
 type shy struct{ io.Reader }
 
 func (shy) Len() int { return 1 }
@@ -330,7 +330,7 @@ func TestLimits(t *testing.T) {
 			}
 			for _, r := range []io.Reader{strings.NewReader(tc.bad), iotest.OneByteReader(strings.NewReader(tc.bad))} {
 				if _, whole := r.(*strings.Reader); whole && strings.HasPrefix(tc.name, "token, cut") {
-					continue // its window holds more than the token
+					continue // its window is longer than the token
 				}
 				_, err := scan(r, tc.limits)
 				wantError(t, err, OverLimit, tc.at, tc.msg)

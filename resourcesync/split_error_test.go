@@ -153,7 +153,7 @@ func (devNull) Create(part int) (io.WriteCloser, string, error) { return devNull
 func (devNull) Write(b []byte) (int, error)                     { return len(b), nil }
 func (devNull) Close() error                                    { return nil }
 
-// What fails in the sink ends the whole, and is told.
+// An error of the sink ends the Splitter, and is returned.
 func TestSplitterPassesErrorsOn(t *testing.T) {
 	bad := errors.New("disk full")
 	for name, d := range map[string]*folder{
@@ -191,7 +191,7 @@ func TestSplitterPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// A URL of the sink that no document can hold is told before anything else.
+// A URL of the sink that no document can have is reported before anything else.
 func TestSplitterChecksURLs(t *testing.T) {
 	_, err := NewSplitter(goodHead(ResourceDump, false), badURL{}, WriteOptions{})
 	wantRefusal(t, err, "DOC-52", "no url")

@@ -12,8 +12,8 @@ import (
 	"github.com/rshub/rshub/test/corpus"
 )
 
-// shared returns the files below a folder that lies beside the module, and
-// skips the test where it does not.
+// shared returns the files below a folder that lies beside the module, and skips the test
+// if it does not.
 func shared(t *testing.T, pattern ...string) []string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -150,7 +150,7 @@ func TestSpecExamplesAsNotifications(t *testing.T) {
 	}
 }
 
-// No reader takes a document of ours that is not well-formed, has a DTD or another
+// No reader accepts a document of ours that is not well-formed, has a DTD or another
 // encoding (DOC-10).
 func TestMalformedDocuments(t *testing.T) {
 	for name, doc := range corpus.Read(t, corpus.Malformed) {

@@ -107,8 +107,8 @@ func drawPeriod(t *rapid.T, a attributes, from, until time.Time) (at, completed,
 	return at, completed, begin, end
 }
 
-// drawTime draws a time of any precision from since up to until, where they are
-// set, or none at all.
+// drawTime draws a time of any precision from since up to until, if they are set, or none
+// at all.
 func drawTime(t *rapid.T, since, until time.Time) time.Time {
 	if rapid.IntRange(0, 3).Draw(t, "no time") == 0 {
 		return time.Time{}
@@ -140,8 +140,8 @@ func drawTime(t *rapid.T, since, until time.Time) time.Time {
 	return at.UTC()
 }
 
-// drawText draws a value of the characters that XML can hold, those that have to
-// be escaped in particular.
+// drawText draws a value of the characters that XML allows, those that have to be escaped
+// in particular.
 func drawText(t *rapid.T) string {
 	return strings.Map(func(r rune) rune {
 		if !isChar(r) {

@@ -55,7 +55,7 @@ func TestExamplesAreWritten(t *testing.T) {
 	}
 }
 
-// Our own examples too, but for the one kind that is read and no longer written.
+// Our own examples too, except the one kind that is read and no longer written.
 func TestTestdataIsWritten(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "documents", "*.xml"))
 	if err != nil || len(files) < len(documents)+len(indexes) {

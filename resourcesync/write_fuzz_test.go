@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever the values, a Writer refuses them, or writes a document that a strict
-// Reader and encoding/xml take, and that says the same.
+// Whatever the values, a Writer refuses them, or writes a document that a strict Reader
+// and encoding/xml accept, with the same content.
 func FuzzWriter(f *testing.F) {
 	f.Add("https://example.org/a", "md5:00", "text/html", "/a", "up", "https://example.org/b", "urn:x", "a", "v", int64(0), int64(0))
 	f.Add("https://example.org/a?b&c='d'", " md5:00\n\tsha-1:11 ", "a/b; c=\"<d>\"", "/a/../b", "a:b", "urn:x#y", "https://example.org/?a&b", "été", "\r\n\t <]]>&\"'", int64(-1), int64(1))
@@ -42,7 +42,7 @@ func FuzzWriter(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
-		// The reader takes off the white space around values that have none inside.
+		// The reader trims the white space around values that have none inside.
 		trim := cmp.FilterPath(func(p cmp.Path) bool {
 			last := p.Last().String()
 			return last == ".Hash" || last == ".Type" || last == ".Encoding"

@@ -39,7 +39,7 @@ func asWritten(e Entry) Entry {
 	return e
 }
 
-// sameDocument compares what documents say, not where in the text they say it, and a
+// sameDocument compares the content of documents, not its places in the text, and a
 // lastmod as far as it is written.
 var sameDocument = cmp.Options{
 	cmp.AllowUnexported(written{}),

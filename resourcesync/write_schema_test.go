@@ -18,8 +18,8 @@ var narrower = map[string]string{
 	"resourcelist-types": "DOC-58", // that of ResourceSync knows no dots and no parameters
 }
 
-// What is written is valid by the schemas of sitemaps and of ResourceSync 1.1
-// (DOC-51, DOC-61), but where these are narrower than the text.
+// What is written is valid by the schemas of sitemaps and of ResourceSync 1.1 (DOC-51,
+// DOC-61), except where these are narrower than the text.
 func TestWrittenIsValid_DOC51_DOC61(t *testing.T) {
 	for name, d := range writtenDocuments {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// DOC-16, DOC-52: what a writer takes for a URI.
+// DOC-16, DOC-52: what a writer accepts as a URI.
 func TestURIFault_DOC16_DOC52(t *testing.T) {
 	for s, ok := range map[string]bool{
 		"https://example.org/a?b=c&d='e'#f": true,

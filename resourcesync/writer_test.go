@@ -21,7 +21,7 @@ func goodHead(capability string, index bool) Head {
 	return writtenDocuments[name].head
 }
 
-// wantRefusal checks that err is an *Error of that rule whose sentence holds text.
+// wantRefusal checks that err is an *Error of that rule whose sentence contains text.
 func wantRefusal(t *testing.T, err error, rule, text string) {
 	t.Helper()
 	var e *Error
@@ -225,8 +225,8 @@ func TestWriteRefusesTheSecond(t *testing.T) {
 	}
 }
 
-// DOC-60: the limits hold to the entry and to the byte, and a full document is
-// still a good one.
+// DOC-60: the limits are exact to the entry and to the byte, and a full document is still
+// a good one.
 func TestWriterIsFull_DOC60(t *testing.T) {
 	d := writtenDocuments["changelist"]
 	whole := write(t, d)
@@ -353,7 +353,7 @@ func TestWriterCutsLastmod_DOC59(t *testing.T) {
 	}
 }
 
-// A Writer hands on what it has, and keeps to itself what the other side says.
+// A Writer passes the errors of its underlying writer on, and keeps the first.
 func TestWriterPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken pipe")
 	for _, zip := range []bool{false, true} {
@@ -402,7 +402,7 @@ func TestWriterIsClosed(t *testing.T) {
 	}
 }
 
-// A Writer holds no more than a buffer, however long the document.
+// A Writer keeps only a buffer in memory, however long the document.
 func TestWriterHoldsLittle(t *testing.T) {
 	w, err := NewWriter(io.Discard, goodHead(ResourceList, false), WriteOptions{})
 	if err != nil {

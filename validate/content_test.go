@@ -177,7 +177,7 @@ func FuzzCheckCopy(f *testing.F) {
 	})
 }
 
-// drip gives a byte and then takes its time, until its request is cancelled.
+// drip sends a byte and then nothing, until its request is cancelled.
 type drip struct {
 	ctx   context.Context
 	left  int

@@ -234,7 +234,8 @@ func TestRetryAfterOfATopic(t *testing.T) {
 	}
 }
 
-// Time in which nobody reads a fetched topic is not the topic's.
+// Time in which the hub does not read a fetched topic does not count as slowness of the
+// topic.
 func TestFetchedTopicWaitsForItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := TopicOptions{HubURL: hubURL, Mode: TopicOff, Timeout: time.Second, Client: web.DoerFunc(func(r *http.Request) (*http.Response, error) {

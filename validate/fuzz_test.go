@@ -52,8 +52,8 @@ func FuzzTopicAnswer(f *testing.F) {
 	})
 }
 
-// Whatever a page or feed without Link headers says, it is good only with both links
-// in what is read of it, and all of it is handed on (DST-01).
+// Whatever a page or feed without Link headers says, it is good only with both links in
+// what is read of it, and all of it is passed on (DST-01).
 func FuzzPage(f *testing.F) {
 	page := `<link rel=self href="` + fakeTopic + `"><link rel="x HUB" href="` + hubURL + `">`
 	f.Add("text/html", page)
@@ -87,7 +87,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzRoot: where encoding/xml finds a root, rootName finds the same.
+// FuzzRoot: if encoding/xml finds a root, rootName finds the same.
 func FuzzRoot(f *testing.F) {
 	for _, doc := range []string{
 		"<urlset>", "\ufeff<?xml version='1.0'?><!-- - --><a:b/>", "<!DOCTYPE x [<!ENTITY a '>'><!-- ' -->]> <rss >", "<!DOCTYPE x \"'<\"><x/>",
@@ -129,8 +129,8 @@ func theirRoot(doc string) (string, bool) {
 	}
 }
 
-// What Document takes can be placed in a topic (HUB-55), and what it refuses it
-// gives a reason for.
+// What Document accepts can be placed in a topic (HUB-55), and what it refuses it gives a
+// reason for.
 func FuzzDocument(f *testing.F) {
 	f.Add(string(notification(`capability="change-notification" from="2026-01-01T00:00:00Z" until="2026-01-01T12:05:00Z"`, oneChange)))
 	f.Add(string(notification(`capability="framework-notification" until="2026-01-01T12:05:00.000000001Z"`)))

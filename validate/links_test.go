@@ -21,8 +21,8 @@ func atomLinks(topic, hub string) string {
 	return fmt.Sprintf(`<atom:link rel="hub" href="%s"/><atom:link rel="self" href="%s"/>`, hub, topic)
 }
 
-// DST-01: links within a page or feed count where no Link header names any hub, and
-// only there; of both a check and a fetch, which hands on all that it read.
+// DST-01: links within a page or feed count if no Link header names any hub, and only
+// then. This holds for a check and for a fetch, which returns all that it read.
 func TestLinksWithinContent_DST01(t *testing.T) {
 	const rss = `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom">`
 	page := func(topic string) string {
@@ -137,7 +137,8 @@ func TestLinksWithinContent_DST01(t *testing.T) {
 	}
 }
 
-// Of a page without links 64 KiB are read, and a slow one holds nobody up for long.
+// Of a page without links 64 KiB are read, and a slow one does not block a caller for
+// long.
 func TestPagesAreReadWithinBounds(t *testing.T) {
 	const timeout = 10 * time.Second
 	for name, tc := range map[string]struct {
@@ -166,7 +167,7 @@ func TestPagesAreReadWithinBounds(t *testing.T) {
 	}
 }
 
-// What it takes to ask a page is counted, and given back where that names this hub.
+// The requests to a page use the budget, and are returned if the page names this hub.
 func TestPagesKeepToTheBudget(t *testing.T) {
 	var blog string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

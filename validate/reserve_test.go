@@ -208,7 +208,7 @@ func TestStrangersDoNotUseTheReserve(t *testing.T) {
 }
 
 // However many post to a topic at once, it is asked by one request at a time, whose
-// answer counts for all who came before it; nobody waits for more than two.
+// answer counts for all who came before it; no caller waits for more than two.
 func TestContentIsAskedOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := goodDoer()

@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 )
 
-// What tells a notification, which has to be a good one, from a feed.
+// The difference between a notification, which must be valid, and a feed.
 func TestIsSitemap(t *testing.T) {
 	const decl = `<?xml version="1.0" encoding="ISO-8859-1"?>`
 	for _, tc := range []struct {

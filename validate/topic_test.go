@@ -280,8 +280,8 @@ func TestTopicCheckForgetsTheOldest(t *testing.T) {
 	})
 }
 
-// Many who ask at once share one request, and one that leaves takes nothing
-// from the others.
+// Concurrent callers share one request, and one that leaves takes nothing from the
+// others.
 func TestTopicCheckIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := goodDoer()
@@ -323,7 +323,7 @@ func TestTopicCheckTimesOut(t *testing.T) {
 	})
 }
 
-// A check whose outcome is only a warning holds nobody up for long.
+// A check whose result is only a warning does not block a caller for long.
 func TestTopicWarnDoesNotWaitLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := goodDoer()
@@ -367,7 +367,7 @@ func TestTopicCheckKeepsToTheBudget(t *testing.T) {
 	})
 }
 
-// HEAD and GET take a place each, and a good answer gives both back.
+// HEAD and GET use a place each, and a good answer returns both.
 func TestTopicCheckGivesBothPlacesBack(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
@@ -385,7 +385,7 @@ func TestTopicCheckGivesBothPlacesBack(t *testing.T) {
 	}
 }
 
-// A Source is told of its certificate, which it can mend, and of the hub's proxy,
+// A Source learns about its certificate, which it can fix, and about the hub's proxy,
 // which it can't.
 func TestTopicCheckSaysWhatFailed(t *testing.T) {
 	srv := httptest.NewTLSServer(http.NotFoundHandler())

@@ -27,7 +27,7 @@ func ExampleParseSubscribe() {
 	// https://example.com/in?id=7 24h0m0s
 }
 
-// What is wrong comes back as a sentence for the sender.
+// An error is a sentence for the sender.
 func ExampleFormError() {
 	form, _ := websub.ParseForm([]byte("hub.mode=subscribe&hub.topic=https://example.org/&hub.callback=https://example.com/&hub.lease_seconds=soon"))
 	_, err := websub.ParseSubscribe(form)
@@ -84,7 +84,7 @@ func ExampleSignatureMethod_Sign() {
 	// Output: sha1=5112055c05f944f85755efc5cd8970e194e9f45b
 }
 
-// A subscriber checks a delivery and takes nothing weaker than SHA-256.
+// A subscriber checks a delivery and accepts nothing weaker than SHA-256.
 func ExampleVerifySignature() {
 	body := []byte("hello")
 	header := websub.SHA256.Sign("secret", body)

@@ -172,7 +172,7 @@ func FuzzParseForm(f *testing.F) {
 	})
 }
 
-// checkRequest checks what holds for every request that was let through.
+// checkRequest checks what is true of every accepted request.
 func checkRequest(t *testing.T, r SubscribeRequest) {
 	t.Helper()
 	ok := r.Mode == ModeSubscribe || r.Mode == ModeUnsubscribe && !r.HasLease

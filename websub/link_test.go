@@ -102,7 +102,7 @@ func TestFormatLinks_HUB43(t *testing.T) {
 	}
 }
 
-// HUB-43: nothing that a link holds adds another link, parameter or header line.
+// HUB-43: nothing in a link adds another link, parameter or header line.
 func TestWrittenLinkCannotBreakOut_HUB43(t *testing.T) {
 	l := Link{
 		Target: "http://t/>; rel=\"hub\", <http://evil/\r\nX: y\x00 \\ü\x7f",

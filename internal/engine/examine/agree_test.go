@@ -125,7 +125,7 @@ func TestStrictnessFails(t *testing.T) {
 	}
 }
 
-// An error of report ends the examination and comes back.
+// An error of report ends the examination and is returned.
 func TestReportEndsTheExamination(t *testing.T) {
 	s := shelve(t, map[string]string{
 		"/index": xmlOf("sitemapindex", upLink, `capability="changelist" from="2026-01-01"`, "<loc>@/1</loc>"),

@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// A failure is reported even where there are too many findings.
+// A failure is reported even if there are too many findings.
 func TestTheFailureIsReported(t *testing.T) {
 	v := Document{Valid: true}
 	for range maxFindings + 50 {

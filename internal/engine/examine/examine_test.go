@@ -19,7 +19,7 @@ import (
 	"github.com/rshub/rshub/publisher/source"
 )
 
-// served is a Source with all kinds of documents, whose answers may be spoilt.
+// served is a Source with all kinds of documents, whose answers a test may change.
 type served struct {
 	*httptest.Server
 	source *source.Source
@@ -248,7 +248,7 @@ func status(path string, code int) func(http.ResponseWriter, *http.Request, http
 	}
 }
 
-// What is wrong is told: each defect by a line of its own.
+// Each defect is reported with a line of its own.
 func TestDefectsAreTold(t *testing.T) {
 	s := serve(t)
 	for name, test := range map[string]struct {
@@ -352,7 +352,8 @@ func page(link string) http.Handler {
 	})
 }
 
-// A page at the address of the Source Description is none, and no defect.
+// A page at the address of the Source Description is no Source Description, and no
+// defect.
 func TestPagesAreNoDescription_SRC12_SRC13(t *testing.T) {
 	s := serve(t)
 	empty := httptest.NewServer(page(""))

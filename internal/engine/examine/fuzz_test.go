@@ -124,7 +124,7 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-// sound checks what holds of every document that was checked.
+// sound checks what is true of every document that was checked.
 func sound(t *testing.T, d *Document) {
 	t.Helper()
 	valid := true
