@@ -87,6 +87,7 @@ func TestPartsAgreeWithTheirIndex(t *testing.T) {
 		"gap at the end":    {"changelist", span(1, 4), []string{first}, []string{span(1, 3)}, both, "the last part ends at 2026-01-03T00:00:00Z, and its index at"},
 		"open in between":   {"changelist", day("from", 1), []string{first, second}, []string{day("from", 1), span(2, 3)}, both, "@/2 comes after a part that is open"},
 		"unknown part":      {"changelist", span(1, 4), []string{first, "<loc>@/none</loc>", second}, []string{span(1, 2), span(3, 4)}, both, "@/none is not there"},
+		"another kind":      {"changelist", span(1, 4), []string{first, "<loc>@/other</loc>", second}, []string{span(1, 2), span(3, 4)}, both, "the capability of @/other is resourcelist; it should be changelist"},
 		"an index in index": {"changelist", span(1, 4), []string{"<loc>@/inner</loc>"}, nil, both, "@/inner is an index; the members of an index are none"},
 		"archives":          {"resourcelist-archive", "", []string{first, first}, []string{""}, both, "/1 is listed twice (inconsistent: DOC-46)"},
 	} {
@@ -94,6 +95,7 @@ func TestPartsAgreeWithTheirIndex(t *testing.T) {
 			head := func(times string) string { return `capability="` + tc.capability + `" ` + times }
 			documents := map[string]string{
 				"/index": xmlOf("sitemapindex", upLink, head(tc.index), tc.entries...),
+				"/other": xmlOf("urlset", both, `capability="resourcelist" `+day("at", 1)),
 				"/inner": xmlOf("sitemapindex", upLink+indexLink, head(tc.index)),
 			}
 			for i, part := range tc.parts {
@@ -104,8 +106,8 @@ func TestPartsAgreeWithTheirIndex(t *testing.T) {
 			if found = strings.ReplaceAll(found, s.URL, "@"); err != nil || !strings.Contains(found, tc.want) {
 				t.Errorf("%v\n%s\ndoes not say\n%s", err, found, tc.want)
 			}
-			if bad := strings.Contains(found, "there is a gap"); name == "unknown part" && bad {
-				t.Errorf("a gap is reported next to a part that is not known:\n%s", found)
+			if bad := strings.Contains(found, "there is a gap"); (name == "unknown part" || name == "another kind") && bad {
+				t.Errorf("a gap is reported next to a part whose interval is not known:\n%s", found)
 			}
 		})
 	}
