@@ -11,7 +11,7 @@ import (
 )
 
 // inlineMax is the largest notification, in bytes, that is kept in the database,
-// whose file never shrinks. Larger ones get files of their own.
+// whose file never shrinks. Each larger one gets a file.
 const inlineMax = 64 << 10
 
 // files are the large notifications, by interval.name. A file is whole and durable before

@@ -16,8 +16,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Kind is what the notifications of a topic are about. Each kind has a topic of
-// its own (SRC-01).
+// Kind is the kind of notifications of a topic. A topic has only one kind (SRC-01).
 type Kind string
 
 // The kinds.
@@ -65,10 +64,9 @@ type Options struct {
 	// Dir is the folder of the outbox. It is created if it is missing, and belongs to one
 	// Publisher at a time.
 	Dir string
-	// Topic is the topic URI: where Handler is reached from outside. It has no
-	// query.
+	// Topic is the topic URI: the public URL of Handler, without a query.
 	Topic string
-	// Kind is Changes where empty.
+	// Kind is Changes if empty.
 	Kind Kind
 	// Hubs get POSTs and stand in the Link header of the topic. A hub that is new to the
 	// outbox gets what is cut from then on. Without any, intervals are cut and served
@@ -105,7 +103,7 @@ type Options struct {
 	// client that calls public and private addresses and this machine, but no link-local
 	// addresses, and uses no proxy.
 	Client Doer
-	// Timeout is for one POST; a body gets more, at 128 KiB/s.
+	// Timeout bounds one POST. Each 128 KiB of its body add a second.
 	Timeout time.Duration
 	// Log receives what happens. Nil: nothing is logged.
 	Log *slog.Logger
@@ -114,13 +112,12 @@ type Options struct {
 	Posted func(Posted)
 }
 
-// Doer makes one HTTP exchange and follows no redirect: an *http.Client that is
-// told so, say.
+// Doer sends one HTTP request and follows no redirect. It may be shared between goroutines.
 type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// withDefaults checks o and fills in what is zero.
+// withDefaults checks o and sets the fields that are zero.
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Dir == "":
@@ -169,7 +166,7 @@ func checkTopic(topic string) error {
 	}
 	u, err := url.Parse(topic)
 	if err != nil || strings.Contains(topic, "?") {
-		return fmt.Errorf("the topic %s has a query: give it a path of its own, below which copies of its notifications can lie", topic)
+		return fmt.Errorf("the topic %s has a query: use a path without a query, below which copies of its notifications can lie", topic)
 	}
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {

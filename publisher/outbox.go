@@ -19,7 +19,7 @@ var (
 	bucketMeta      = []byte("meta")
 	bucketQueue     = []byte("queue")     // number -> queued
 	bucketIntervals = []byte("intervals") // interval.key -> interval
-	bucketBodies    = []byte("bodies")    // interval.key -> bytes, where they are no file
+	bucketBodies    = []byte("bodies")    // interval.key -> bytes, unless they are in a file
 	bucketHubs      = []byte("hubs")      // URL -> cursor
 
 	keyState = []byte("state")
@@ -36,7 +36,7 @@ type outbox struct {
 	dir   string
 	files files
 	db    *boltfile.DB
-	next  outboxState                 // with what is being written; the writer's
+	next  outboxState                 // with the write under way; only the writer uses it
 	now   atomic.Pointer[outboxState] // of what is durable
 }
 

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// step is what follows the POST of an interval.
+// step is the next step after the POST of an interval.
 type step int
 
 const (
 	advance step = iota // the hub has it: the next
 	again               // the same bytes, after a while
 	rewind              // the hub lost its tail: from expected on
-	rejoin              // it has again what it had lost: from expected on
+	rejoin              // it has again what it lost: from expected on
 	divide              // it is too large: divide it
 	halt                // nothing until Resume
 )
 
-// problem types of the hub (docs/problems.md) that decide what follows.
+// problem types of the hub (docs/problems.md) that matter for the next step.
 const (
 	typeConflict   = "conflict"
 	typeMismatch   = "content-mismatch"
@@ -39,7 +39,7 @@ type outcome struct {
 	advice string
 }
 
-// refusals is what to do about answers that are not 2xx. The first row counts whose status
+// refusals are what to do about answers that are not 2xx. The first row counts whose status
 // and problem are 0, empty or those of the answer. 500 stands for all from 500 on.
 var refusals = []struct {
 	status    int
@@ -63,8 +63,8 @@ const (
 	adviceBusy       = "The hub is busy or down; the same bytes are sent until it accepts them."
 )
 
-// decide says what follows the POST of i, whose result is err, to a hub that has had
-// everything before reached. Begins reports whether an interval begins at an instant.
+// decide returns the next step after the POST of i, whose result is err, to a hub that once
+// had everything before reached. Begins reports whether an interval begins at an instant.
 func decide(err error, i interval, reached time.Time, begins func(time.Time) bool) outcome {
 	var refused *RefusedError
 	if err == nil {
@@ -90,7 +90,7 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 	return v
 }
 
-// discontinuity is what follows a 409 (contract of the hub URI: expected_from).
+// discontinuity returns the next step after a 409 (contract of the hub URI: expected_from).
 func discontinuity(refused *RefusedError, i interval, reached time.Time, begins func(time.Time) bool) outcome {
 	expected := refused.ExpectedFrom
 	v := outcome{step: halt, expected: expected, permanent: true}

@@ -29,7 +29,7 @@ const (
 	expectOver = 1 << 20
 )
 
-// Notification is what is posted to a hub: the bytes, and what goes with them.
+// Notification is a notification to post to a hub: its bytes and headers.
 type Notification struct {
 	Topic string
 	Body  []byte
@@ -40,11 +40,11 @@ type Notification struct {
 	CapabilityList string
 }
 
-// Receipt is a hub's answer to what it accepted.
+// Receipt is a hub's answer to a notification that it accepted.
 type Receipt struct {
-	Status int    // 200, or another 2xx of a hub that does not keep to N 4.1
-	ID     string // empty from hubs that don't say
-	// Duplicate says that the hub had these very bytes before.
+	Status int    // 200, or another 2xx from a hub that does not follow N 4.1
+	ID     string // empty if the hub does not say
+	// Duplicate says that the hub has received these bytes before.
 	Duplicate bool
 }
 
@@ -52,20 +52,19 @@ type Receipt struct {
 type RefusedError struct {
 	Hub    string
 	Status int
-	// Type is the last part of the problem's type, such as "gap"; empty where the
+	// Type is the last part of the problem's type, such as "gap"; empty if the
 	// hub does not say.
 	Type string
 	// Detail is what the hub says.
 	Detail string
-	// ExpectedFrom is where the hub wants the next interval to start; zero where
-	// it does not say.
-	ExpectedFrom time.Time
-	// RetryAfter is how long the hub wants to be left alone; zero where it does
+	// ExpectedFrom is where the hub expects the next interval to begin; zero if it does
 	// not say.
+	ExpectedFrom time.Time
+	// RetryAfter is how long the hub asks to wait; zero if it does not say.
 	RetryAfter time.Duration
 }
 
-// Error says who refused it and why.
+// Error says which hub refused it and why.
 func (e *RefusedError) Error() string {
 	what := fmt.Sprintf("%s answered %d", e.Hub, e.Status)
 	if e.Detail == "" {

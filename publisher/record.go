@@ -13,9 +13,9 @@ import (
 
 // Change is one change of a resource, or of a document for Framework.
 type Change struct {
-	// Seq, if not zero, is the caller's number of the change. The numbers rise. A change
-	// whose Seq is not above Recorded is skipped, so that the caller may repeat changes
-	// after a crash.
+	// Seq, if not zero, is the caller's number of the change. The numbers rise. If Seq is
+	// not above Recorded, the change is skipped. So the caller may repeat changes after a
+	// crash.
 	Seq uint64
 	// At is when the change was detected; zero: now. Times strictly rise: if At is not
 	// later than the change before and the last interval, it becomes the next instant
@@ -100,7 +100,7 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 // and its time is no longer later than theirs.
 func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, composed []queued) error {
 	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
-		return fmt.Errorf("%w: it holds %d of %d bytes (MaxStored); see the status of the hubs", ErrFull, s.stored(), most)
+		return fmt.Errorf("%w: it has %d of %d bytes (MaxStored); look at the status of the hubs", ErrFull, s.stored(), most)
 	}
 	queue := tx.Bucket(bucketQueue)
 	for i, c := range changes {

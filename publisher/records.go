@@ -50,7 +50,7 @@ func instantOf(key []byte) time.Time {
 // queued is a change that waits to be cut: its text as it goes out.
 type queued struct {
 	at time.Time
-	// above says that it is about a document whose notifications have the Source
+	// above says that it is about a document with notifications that have the Source
 	// Description above them, and not a Capability List (DOC-20).
 	above bool
 	text  []byte
@@ -135,8 +135,8 @@ func unpackInterval(key, b []byte) (interval, error) {
 // nameLayout is how the name of a copy has the beginning of its interval.
 const nameLayout = "20060102T150405.000000000Z"
 
-// nameHash is how many digits of its SHA-256 the name has: what is cut again
-// after a backup was restored gets another name, as its bytes are others.
+// nameHash is how many digits of its SHA-256 the name has. An interval that is cut again
+// after a backup was restored has other bytes, so it gets another name.
 const nameHash = 32
 
 // name is the last segment of the URL of the interval's immutable copy, and the
@@ -178,7 +178,7 @@ func (m hubCursor) moveTo(until time.Time) hubCursor {
 	return m
 }
 
-// state is what an outbox stores beside its queue and its intervals.
+// state is stored in an outbox beside its queue and its intervals.
 type state struct {
 	Topic string `json:"topic"`
 	Kind  Kind   `json:"kind"`

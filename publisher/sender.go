@@ -33,7 +33,7 @@ type Posted struct {
 	Entries     int
 	Bytes       int64
 	Took        time.Duration
-	Receipt     Receipt // where Err is nil
+	Receipt     Receipt // if Err is nil
 	Err         error   // why the hub does not have it; often a *RefusedError
 }
 
@@ -197,7 +197,7 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 		log.Warn("the hub lost its tail, which is sent again", slog.String("event", "hub_rewound"), slog.Time("expected", v.expected), slog.Any("error", cause))
 		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case rejoin:
-		log.Warn("the hub has what it had lost", slog.String("event", "hub_rejoined"), slog.Time("expected", v.expected), slog.Any("error", cause))
+		log.Warn("the hub has again what it lost", slog.String("event", "hub_rejoined"), slog.Time("expected", v.expected), slog.Any("error", cause))
 		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case divide:
 		log.Warn("the interval is too large for the hub", slog.String("event", "interval_too_large"), slog.Int64("bytes", i.Size), slog.Any("error", cause))
@@ -285,8 +285,8 @@ func (s *sender) move(ctx context.Context, round int, change func(*hubCursor)) e
 	return s.set(ctx, m, func() {})
 }
 
-// set stores a cursor, and publishes it together with what more changes. The caller has
-// locked moving.
+// set stores a cursor durably, then changes it and calls more under one lock. The caller
+// has locked moving.
 func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
 	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *outboxState) error {
 		return tx.Bucket(bucketHubs).PutJSON([]byte(s.hub.URL), m)

@@ -6,8 +6,7 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
-// Status is what a Publisher is doing, for people and as JSON. Times that are
-// zero are left out.
+// Status is the state of a Publisher, for people and as JSON, which leaves out zero times.
 type Status struct {
 	Topic string `json:"topic"`
 	Kind  Kind   `json:"kind"`
@@ -28,7 +27,7 @@ type Status struct {
 	Error string `json:"error,omitempty"`
 }
 
-// State is what is going on between a Publisher and a hub.
+// State is the state of sending to a hub.
 type State string
 
 // The states.
@@ -54,21 +53,21 @@ type HubStatus struct {
 	// TooLarge is the size of the smallest notification that was too large for the
 	// hub, in bytes; 0: none was. Smaller ones are cut since, until Resume.
 	TooLarge int64 `json:"too_large,omitempty"`
-	// LastStatus is that of the last answer, 0 where there was none, LastAt when
-	// it came, and LastError what was wrong and what to do; empty after a 200.
+	// LastStatus is the status of the last answer, 0 if there was none, and LastAt its
+	// time. LastError says what was wrong and what to do; empty after a 200.
 	LastStatus int       `json:"last_status,omitempty"`
 	LastAt     time.Time `json:"last_at,omitzero"`
 	LastError  string    `json:"last_error,omitempty"`
 	// Failures counts the POSTs since the last 200.
 	Failures    int       `json:"failures,omitempty"`
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Stopped says why nothing more is sent and what can be done, and Expected
-	// where the hub wants the next interval to start.
+	// Stopped says why nothing more is sent and what to do. Expected is where the hub
+	// expects the next interval to begin.
 	Stopped  string    `json:"stopped,omitempty"`
 	Expected time.Time `json:"expected,omitzero"`
 }
 
-// Status returns what the Publisher is doing now.
+// Status returns the current Status.
 func (p *Publisher) Status() Status {
 	now := p.box.outboxState()
 	st := Status{
@@ -104,7 +103,7 @@ func (p *Publisher) Status() Status {
 	return st
 }
 
-// status is what is known without the outbox.
+// status is the status that needs no look at the outbox.
 func (s *sender) status() HubStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func (c *receiver) serve(w http.ResponseWriter, r *http.Request) {
 		c.receive(w, r, token)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		http.Error(w, "A WebSub callback takes GET and POST.", http.StatusMethodNotAllowed)
+		http.Error(w, "A WebSub callback answers GET and POST.", http.StatusMethodNotAllowed)
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Length", strconv.Itoa(len(challenge)))
-	_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such, to whoever knows the token
+	_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text, marked as such, for a client that knows the token
 }
 
 // answer changes a subscription as a hub verifies it, and reports whether the subscriber
@@ -248,8 +248,8 @@ func unavailable(w http.ResponseWriter, why string) {
 	http.Error(w, why, http.StatusServiceUnavailable)
 }
 
-// forged answers a delivery without a signature, or with a wrong one (DST-13). It tells a
-// right signature by a method that is too weak apart: that hub gets nothing through until
+// forged answers a delivery without a signature, or with a wrong one (DST-13). It names
+// the method of a right signature that is too weak: that hub gets nothing through until
 // MinSignature allows the method, so its operator has to learn why.
 func (c *receiver) forged(w http.ResponseWriter, r *http.Request, secret string, body []byte, err error) {
 	header := r.Header.Get(websub.HeaderSignature)
@@ -271,7 +271,7 @@ var received = map[outcome]struct {
 }{
 	appended:  {slog.LevelDebug, "a notification came"},
 	duplicate: {slog.LevelDebug, "a notification that was there came again"},
-	held:      {slog.LevelInfo, "a notification came before the one that it follows, and waits"},
+	early:     {slog.LevelInfo, "a notification came before the one that it follows, and waits"},
 	first:     {slog.LevelInfo, "the first notification came, and waits a moment for one that it may have overtaken"},
 }
 
@@ -300,7 +300,7 @@ func (c *receiver) store(w http.ResponseWriter, r *http.Request, b batch, body [
 			c.Duplicates++
 			return
 		}
-		if became == held {
+		if became == early {
 			c.Early++
 		}
 		c.Received++

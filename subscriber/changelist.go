@@ -13,7 +13,7 @@ import (
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
-// part is what a Change List has between two instants.
+// part is the changes of a Change List between two instants.
 type part struct {
 	changes []resourcesync.Entry // in the order of the list
 	untimed prefix               // all of them, if none has a time

@@ -14,8 +14,8 @@ import (
 
 // Discovery is what a topic says about itself.
 type Discovery struct {
-	// Topic is what to subscribe to: the topic's rel="self", or where it has none
-	// the address at which it was found.
+	// Topic is the URI to subscribe to: the topic's rel="self", or if there is none,
+	// the address at which the topic was found.
 	Topic string
 	// Hubs are those that the topic names, in its order. There is at least one.
 	Hubs []string

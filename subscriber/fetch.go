@@ -22,7 +22,7 @@ import (
 type StatusError struct {
 	URL    string
 	Status int
-	// RetryAfter is what the answer asked for; zero: nothing.
+	// RetryAfter is how long the answer asked to wait; zero: not at all.
 	RetryAfter time.Duration
 	// Text is how the answer's body begins, for a person.
 	Text string
@@ -116,7 +116,7 @@ type document struct {
 	*resourcesync.Reader
 	url      string
 	head     resourcesync.Head
-	modified time.Time // Last-Modified of the answer, zero where it has none
+	modified time.Time // Last-Modified of the answer, zero if it has none
 	close    func() error
 }
 

@@ -32,7 +32,7 @@ type Gap struct {
 	FoundAt    time.Time `json:"found_at"`
 	RepairedAt time.Time `json:"repaired_at,omitzero"`
 	Changes    int       `json:"changes"`       // that were read from the lists
-	Via        string    `json:"via,omitempty"` // the Change List or index; empty where it was pushed after all
+	Via        string    `json:"via,omitempty"` // the Change List or index; empty if it was pushed after all
 	// Unproven says that the lists do not say whether they had everything.
 	Unproven bool `json:"unproven,omitempty"`
 

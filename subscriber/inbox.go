@@ -119,8 +119,8 @@ func name(e *resourcesync.Entry) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:12])
 }
 
-// had reports whether a change of the batch was handed on before.
-func (b *batch) had(e *resourcesync.Entry, skip map[string]bool) bool {
+// isOld reports whether a change of the batch was handed on before.
+func (b *batch) isOld(e *resourcesync.Entry, skip map[string]bool) bool {
 	switch {
 	case b.After.IsZero() || e.Datetime.IsZero():
 		return false
@@ -173,14 +173,14 @@ func examine(mediaType string, body []byte, changesOnly bool) (batch, error) {
 	return b, nil
 }
 
-// outcome is what became of a notification.
+// outcome is the result of accepting a notification.
 type outcome int
 
 const (
 	appended outcome = iota
 	duplicate
-	held
-	first  // held, and nothing was received before
+	early
+	first  // early, and nothing was received before
 	noRoom // nothing was stored
 )
 
@@ -192,7 +192,7 @@ func (in *inbox) accept(tx *boltfile.Tx, b batch, payload []byte) (outcome, erro
 	switch full := in.isFull(len(payload)); {
 	case continuous && (t.Until.IsZero() || b.From.After(t.Until)):
 		became, err := in.retain(tx, b, payload)
-		if became == held && t.Until.IsZero() {
+		if became == early && t.Until.IsZero() {
 			became = first
 		}
 		return became, err
@@ -212,15 +212,15 @@ func (in *inbox) isFull(more int) bool {
 	return in.counts.Batches > 0 && in.counts.Backlog+int64(more) > in.maxBacklog
 }
 
-// isIn reports whether the inbox had all of a notification that does not begin after the
+// isIn reports whether the inbox already has all of a notification that does not begin after the
 // tail. Of two intervals that meet, each may have changes of that instant that the other
 // lacks.
 func (b *batch) isIn(t *tail) bool {
 	if !b.Until.Equal(t.Until) {
 		return b.Until.Before(t.Until)
 	}
-	had := named(t.Edge)
-	return !slices.ContainsFunc(b.edge, func(n string) bool { return !had[n] })
+	old := named(t.Edge)
+	return !slices.ContainsFunc(b.edge, func(n string) bool { return !old[n] })
 }
 
 // extend appends what is new in a notification that begins at the tail or before it, and
@@ -282,7 +282,7 @@ func (in *inbox) retain(tx *boltfile.Tx, b batch, payload []byte) (outcome, erro
 	}
 	in.counts.Held++
 	in.counts.Backlog += int64(len(raw))
-	return held, bucket.Put(key, raw)
+	return early, bucket.Put(key, raw)
 }
 
 // releaseRetained appends the retained notifications that follow the tail now.
@@ -305,7 +305,7 @@ func (in *inbox) releaseRetained(tx *boltfile.Tx) error {
 		}
 		in.wake.Broadcast() // this may close a gap
 		if b.edge, b.Skip = b.Skip, nil; b.isIn(&t) {
-			continue // a repair has had it
+			continue // a repair has appended it
 		}
 		if err := in.extend(tx, t, b, payload); err != nil {
 			return err

@@ -65,7 +65,7 @@ func (in *inbox) appendChanges(all []resourcesync.Entry, until time.Time, job *r
 		var changes []resourcesync.Entry
 		for i := range all {
 			e := &all[i]
-			if b.had(e, skip) {
+			if b.isOld(e, skip) {
 				continue
 			}
 			changes = append(changes, *e)

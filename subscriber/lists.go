@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// plan is the Change Lists that have what came after an instant.
+// plan is the Change Lists with the changes after an instant.
 type plan struct {
 	root  string // the Change List, or its index
 	lists []changeList

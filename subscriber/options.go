@@ -21,14 +21,14 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Options are what a Subscriber works with. Dir is required, and Topic unless
-// there is a ChangeList; a zero elsewhere stands for the default that is named.
+// Options configure a Subscriber. Dir is required, and so is Topic unless there is a
+// ChangeList. A zero elsewhere stands for the default that is named.
 type Options struct {
 	// Dir is the folder of the state: what was received and not committed yet,
 	// the subscriptions, the gaps. It belongs to one Subscriber at a time.
 	Dir string
-	// Topic is where discovery begins: a topic, or whatever leads to one, such as
-	// an address that redirects to it (DST-01, DST-02).
+	// Topic is where discovery begins: a topic, or an address that leads to one, for
+	// instance by a redirect (DST-01, DST-02).
 	Topic string
 	// Hub is the hub to subscribe at. Empty: the first https one that the topic
 	// names, or else its first (DST-03).
@@ -102,7 +102,7 @@ const (
 	ahead          = 24 * time.Hour   // of our clock that another's may be
 	keptGaps       = 100
 	keptIDs        = 1024
-	maxEdge        = 10_000 // changes at one instant that are told apart
+	maxEdge        = 10_000 // changes at one instant that are distinguished
 	maxLists       = 2_000  // Change Lists read in one repair
 	batchEntries   = 10_000 // changes of a repair in one batch
 )

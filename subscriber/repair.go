@@ -101,13 +101,13 @@ func (r *repairer) keepComplete(ctx context.Context) {
 	}
 }
 
-// repairJob is what is to be repaired.
+// repairJob is a repair: why and how far.
 type repairJob struct {
 	why string
 	// target is where it ends; zero: where the lists end. beyond is the end of the
 	// notification that begins at target.
 	target, beyond time.Time
-	// limit leaves out what happened after it.
+	// limit leaves out later changes.
 	limit  time.Time
 	wanted *string // the request for this job; nil: nobody requested it
 }

@@ -23,7 +23,7 @@ const (
 	robotsPath = "/robots.txt"
 )
 
-// Source is what a Source offers.
+// Source is a Source with its sets.
 type Source struct {
 	// Description is the Source Description; empty if discovery began below it and
 	// nothing leads up to one.
@@ -31,7 +31,7 @@ type Source struct {
 	Sets        []Set // at least one
 }
 
-// Set is one set of resources and what its Capability List names.
+// Set is one set of resources, with the documents of its Capability List.
 type Set struct {
 	// CapabilityList is empty for a Source that has only a sitemap.
 	CapabilityList string
@@ -149,7 +149,7 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 		if capability == resourcesync.ChangeNotification || capability == resourcesync.FrameworkNotification {
 			return false, nil // its topic may lead further
 		}
-		// A list that belongs to nothing is a Source of its own.
+		// A list that belongs to nothing is a Source by itself.
 		d.source.Sets = append(d.source.Sets, Set{Documents: map[string]string{capability: doc.url}})
 		return true, nil
 	}

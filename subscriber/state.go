@@ -47,7 +47,7 @@ var errClosed = errors.New("the subscriber is closed")
 const stateAdvice = "restore the folder, or begin with an empty one and a new baseline"
 
 // stateOptions are those of the file. Reload counts what is in the file. It is called at
-// once, and whenever changes that had been made were undone.
+// once, and after changes were undone.
 func stateOptions(reload func(*boltfile.Tx) error) boltfile.Options {
 	return boltfile.Options{
 		Buckets: [][]byte{metaBucket, subsBucket, inboxBucket, heldBucket, gapsBucket, idsBucket}, Format: format,

@@ -173,7 +173,7 @@ func (s *Subscriber) writeStatus() error {
 	return atomicfile.WriteBytes(filepath.Join(s.o.Dir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
-// ReadStatus reads the status of the Subscriber whose folder is dir, which may be
+// ReadStatus reads the status of the Subscriber with the folder dir, which may be
 // running in another process. Status.AsOf is when it last changed. A running Subscriber
 // writes a change within seconds.
 func ReadStatus(dir string) (Status, error) {
