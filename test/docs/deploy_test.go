@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/test/ports"
 )
 
@@ -155,8 +156,9 @@ func queriesOf(t *testing.T) map[string]string {
 
 var matcher = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 
-// On a real Prometheus that reads a running hub, every query of the dashboards has data, and
-// so has all that the rules compare.
+// On a real Prometheus that reads a running hub, a Source that publishes there and a Destination
+// that copies the Source, every query of the dashboards has data, and so has all that the rules
+// compare.
 func TestQueriesHaveData(t *testing.T) {
 	atRoot(t)
 	queries := queriesOf(t)
@@ -180,13 +182,22 @@ func TestQueriesHaveData(t *testing.T) {
 		}
 	}
 	prometheus := tool(t, "prometheus")
-	withHub(t, func(addr string, _ func(path string) string) {
+	withHub(t, func(addr string, get func(path string) string) {
 		dir, listen := t.TempDir(), ports.Addr()
+		var info admin.Info
+		if err := json.Unmarshal([]byte(get("/api/v1/info")), &info); err != nil {
+			t.Fatal(err)
+		}
+		source, sourceAdmin := startSource(t, info.HubURL)
+		targets := map[string]string{"rshub": addr, "rspub": sourceAdmin, "rssub": startDestination(t, source)}
 		rules, err := filepath.Abs(rulesName)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n  - job_name: rshub\n    static_configs: [{targets: [%q]}]\n", rules, addr)
+		config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n", rules)
+		for job, target := range targets {
+			config += fmt.Sprintf("  - job_name: %s\n    static_configs: [{targets: [%q]}]\n", job, target)
+		}
 		if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
