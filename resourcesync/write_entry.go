@@ -30,6 +30,7 @@ type composer struct {
 	encoder
 	rules       rules
 	root, child string // the names of the root and of an entry
+	begin, end  string // the tags of an entry
 	entries     int    // how many have been composed
 }
 
@@ -65,6 +66,7 @@ func (c *composer) broken(rule, format string, args ...any) {
 // schema and the examples have it (DOC-51).
 func (c *composer) head(h *Head) {
 	c.root, c.child = elementNames(h.Index)
+	c.begin, c.end = "  <"+c.child+">\n", "  </"+c.child+">\n"
 	c.raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<")
 	c.raw(c.root)
 	c.raw(" xmlns=\"" + sitemapURI + "\" xmlns:rs=\"" + rsURI + "\">\n")
@@ -110,9 +112,7 @@ func (c *composer) inEntry(e *Entry, err *Error) error {
 // compose appends e in the order of the schema (DOC-51).
 func (c *composer) compose(e *Entry, set field) {
 	c.checkValues(e)
-	c.raw("  <")
-	c.raw(c.child)
-	c.raw(">\n")
+	c.raw(c.begin)
 	c.text("loc", e.Loc)
 	if !e.LastMod.IsZero() {
 		// Readers of sitemaps do not understand more digits.
@@ -128,9 +128,7 @@ func (c *composer) compose(e *Entry, set field) {
 		c.metadata("    ", e)
 	}
 	c.links("    ", e.Links)
-	c.raw("  </")
-	c.raw(c.child)
-	c.raw(">\n")
+	c.raw(c.end)
 }
 
 // metadata appends an rs:md: that of e, or of a root.
