@@ -144,9 +144,7 @@ func (o *Options) setDefaults() error {
 	o.CommitWindow = cmp.Or(o.CommitWindow, 100*time.Millisecond)
 	o.CommitEvery = cmp.Or(o.CommitEvery, 1024)
 	o.Sweep = cmp.Or(o.Sweep, 5*time.Second)
-	if o.Clock == nil {
-		o.Clock = clock.New(nil)
-	}
+	o.Clock = cmp.Or[journal.Clock](o.Clock, clock.New(nil))
 	if o.Rand == nil {
 		o.Rand = rand.Float64
 	}

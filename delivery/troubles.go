@@ -273,6 +273,15 @@ func (ts *troubles) ofTopic(t *topic, f func(*topicTroubles)) {
 	}
 }
 
+// ofLane calls f with what keeps a lane of a topic waiting that stands at a, if something does.
+func (ts *troubles) ofLane(t *topic, a anchor, f func(*trouble)) {
+	ts.ofTopic(t, func(of *topicTroubles) {
+		if tr := of.at(a); tr != nil {
+			f(tr)
+		}
+	})
+}
+
 // readable records that the store answered, and, if whole, that an entry is whole. It reports
 // whether lanes may go on.
 func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
@@ -286,10 +295,9 @@ func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 // obstacle returns what the troubles of its topic mean for a job. False, nil: it may ask the
 // store. True: it has to wait. An anchor: it passes a damaged entry over up to there.
 func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
-	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
+	ts.ofLane(j.lane.topic, j.cursor.anchor, func(tr *trouble) {
 		now := ts.mono()
-		switch tr := t.at(j.cursor.anchor); {
-		case tr == nil:
+		switch {
 		case tr.passed:
 			at := tr.at
 			over = &at
@@ -329,11 +337,8 @@ func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.
 // when damage was first seen. A lane that failed to deliver the same entry before has another
 // use for the time.
 func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
-	ts.ofTopic(l.topic, func(t *topicTroubles) {
-		tr := t.at(l.cursor.anchor)
+	ts.ofLane(l.topic, l.cursor.anchor, func(tr *trouble) {
 		switch {
-		case tr == nil:
-			return
 		case !tr.isDamage() || l.retrying():
 		case l.cursor.first == 0:
 			since = tr.first.UnixNano()
@@ -348,19 +353,15 @@ func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
 
 // lookAgain has the store asked at once about what a lane waits for.
 func (ts *troubles) lookAgain(l *lane, now reading) {
-	ts.ofTopic(l.topic, func(t *topicTroubles) {
-		if tr := t.at(l.cursor.anchor); tr != nil {
-			tr.until = min(tr.until, now.mono)
-		}
-	})
+	ts.ofLane(l.topic, l.cursor.anchor, func(tr *trouble) { tr.until = min(tr.until, now.mono) })
 }
 
 // until is until when an idle lane waits for troubles of its topic; 0: it does not.
 // A lane that has not stored yet since when its entry is damaged goes to a sender, which
 // has it do so.
 func (ts *troubles) until(l *lane, now int64) (until int64) {
-	ts.ofTopic(l.topic, func(t *topicTroubles) {
-		if tr := t.at(l.cursor.anchor); tr != nil && !tr.passed && tr.until > now && !(tr.isDamage() && l.cursor.first == 0) {
+	ts.ofLane(l.topic, l.cursor.anchor, func(tr *trouble) {
+		if !tr.passed && tr.until > now && !(tr.isDamage() && l.cursor.first == 0) {
 			until = tr.until
 		}
 	})

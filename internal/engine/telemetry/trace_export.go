@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,9 +49,7 @@ func NewTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	if o.Endpoint == "" {
 		return nil, nil // a nil *Traces is one that does nothing
 	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
 	// This transport uses no proxy from the environment, and leaves no connection when it ends.
 	// It is not that of internal/base/egress, which refuses private addresses: the operator
 	// chose the collector.

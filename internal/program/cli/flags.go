@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -91,10 +92,7 @@ func (s *Span) Set(text string) error {
 
 // OrNever is the duration, or -1 (never) if it is zero.
 func (s Span) OrNever() time.Duration {
-	if s == 0 {
-		s = -1
-	}
-	return time.Duration(s)
+	return cmp.Or(time.Duration(s), -1)
 }
 
 // String implements pflag.Value.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"sync"
@@ -52,11 +53,7 @@ func (p *Progress) Show(done, total int64, text string) {
 func (p *Progress) draw(done, total int64, text string) {
 	if p.bar == nil || p.total != total {
 		p.total = total
-		most := total
-		if most == 0 {
-			most = -1
-		}
-		p.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(Raw(p.w)), progressbar.OptionThrottle(100*time.Millisecond),
+		p.bar = progressbar.NewOptions64(cmp.Or(total, -1), progressbar.OptionSetWriter(Raw(p.w)), progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 	}
 	p.bar.Describe(text)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,17 +24,13 @@ func subAttempts(env Env) *cobra.Command {
 		return table[admin.Attempt]{
 			path: subscriptions.path + "/" + j.id + "/attempts", none: "No delivery to this subscription has failed.",
 			row: func(a admin.Attempt, _ time.Time) []cell {
-				result := a.Error
-				if result == "" {
-					result = strconv.Itoa(a.Status)
-				}
 				took := seconds(a.Duration).Round(time.Millisecond).String()
 				return []cell{
 					{"AT", whole, instant(a.At.Truncate(time.Second))},
 					{"ATTEMPT", whole, strconv.FormatUint(uint64(a.Attempt), 10)},
 					{"TOOK", dropped, took},
 					{"NOTIFICATION", dropped, a.NotificationID},
-					{"RESULT", asURL, result},
+					{"RESULT", asURL, cmp.Or(a.Error, strconv.Itoa(a.Status))},
 				}
 			},
 		}.print(j.run)
@@ -160,10 +157,7 @@ func subVerify(env Env) *cobra.Command {
 		if err != nil || v.Confirmed {
 			return err
 		}
-		why := v.Error
-		if why == "" {
-			why = "it answers " + strconv.Itoa(v.Status) + " without the challenge"
-		}
+		why := cmp.Or(v.Error, "it answers "+strconv.Itoa(v.Status)+" without the challenge")
 		if v.Answer != "" {
 			why += ", with: " + v.Answer
 		}

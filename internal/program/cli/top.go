@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -222,10 +223,7 @@ func (s *screenful) worst(most int) (rows [][]string) {
 			continue
 		}
 		seen[l.ID] = true
-		why, since, next := admin.Cause(l.LastStatus, l.LastError), "-", "-"
-		if why == "" {
-			why = "is behind"
-		}
+		why, since, next := cmp.Or(admin.Cause(l.LastStatus, l.LastError), "is behind"), "-", "-"
 		if !l.FailingSince.IsZero() {
 			since = quantity.SpanText(s.now.AsOf.Sub(l.FailingSince))
 		}

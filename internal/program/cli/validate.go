@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -74,9 +75,7 @@ func (f *validateFlags) run(cmd *cobra.Command, name string) error {
 		return Fail(ExitUsage, "--allow-cidr: %w", err)
 	}
 	o.Stdin, o.Pause = cmd.InOrStdin(), time.Duration(f.pause)
-	if o.MaxPackage == 0 {
-		o.MaxPackage = -1 // zero is the default
-	}
+	o.MaxPackage = cmp.Or(o.MaxPackage, -1) // zero would be the default
 	out := cmd.OutOrStdout()
 	valid, err := examine.CheckDocument(cmd.Context(), name, o, func(d *examine.Document) error {
 		if f.json {
