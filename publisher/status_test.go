@@ -23,8 +23,9 @@ func TestPendingCountsDividedIntervalsOnce(t *testing.T) {
 		until   time.Time
 		n, size int
 	}{{time.Time{}, 2, 107}, {at(0), 2, 107}, {at(5), 2, 68}, {at(7), 2, 48}, {at(10), 1, 7}, {at(20), 0, 0}} {
-		if n, size, err := p.box.pending(hubCursor{Until: c.until}); n != c.n || size != int64(c.size) || err != nil {
-			t.Errorf("after %v: %d intervals of %d bytes, %v, want %d of %d", c.until, n, size, err, c.n, c.size)
+		var h HubStatus
+		if err := p.box.pending(hubCursor{Until: c.until}, &h); err != nil || h.Pending != c.n || h.PendingBytes != int64(c.size) {
+			t.Errorf("after %v: %d intervals of %d bytes, %v, want %d of %d", c.until, h.Pending, h.PendingBytes, err, c.n, c.size)
 		}
 	}
 }
