@@ -2,10 +2,10 @@
 // The owner delivers and verifies for the subscriptions of a shard, and trims and fetches
 // for the topics of the partition with the same number.
 //
-// Each hub has a Keeper. It tells the store that the hub is live (Heartbeat), calculates
+// Each hub has a Keeper. It reports to the store that the hub is live (Heartbeat), calculates
 // with Place who should own which shard, and keeps leases on its own shards, which it renews
-// three times in their time. It does none of the work: it tells a Worker which shards to
-// work on. The Keeper decides by its own clock when a lease is over. So a hub that is
+// three times in their time. A Worker does the work of these
+// shards. The Keeper decides by its own clock when a lease is over. So a hub that is
 // frozen, or cannot reach the store, stops by itself before another hub takes over. No
 // promise of delivery depends on that, because journal.Merge makes late commits harmless;
 // order and the number of duplicates do.

@@ -19,7 +19,7 @@ type Options struct {
 	// Lease is how long the other hubs wait before they take over a dead hub's shards
 	// (`--owner-lease`). Zero: leases do not end, as with Alone.
 	Lease time.Duration
-	// Drain is how long the Worker may take to finish with a shard.
+	// Drain is the time that the Worker has to finish with a shard.
 	Drain time.Duration
 	// Event is called with what happens. It must not block. Nil: it is not called.
 	Event func(Event)
@@ -171,7 +171,7 @@ func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, k.o.Lease/6)
 }
 
-// Run owns the shards that are due to this hub until ctx ends. Then it tells the other hubs,
+// Run owns the shards that are due to this hub until ctx ends. Then it informs the other hubs,
 // finishes all shards within Options.Drain, and releases them. It returns at most a second
 // later, even if the store does not answer: then EventKept names the shards that other hubs
 // get only when the lease is over. Run may be called once. It returns nil: it tries again
@@ -285,7 +285,7 @@ func (k *Keeper) reportUnreleased() {
 	}
 }
 
-// sayGoodbye tells the other hubs that this one ends. Without it they notice when its
+// sayGoodbye informs the other hubs that this one ends. Without it they notice when its
 // heartbeat expires.
 func (k *Keeper) sayGoodbye(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -86,10 +86,10 @@ func ranking(a, b pair) int {
 // rank is a number that looks random, and is always the same for two things.
 func rank(node string, shard int) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(node))        // a hash takes everything
+	_, _ = h.Write([]byte(node))        // a hash never fails
 	_, _ = h.Write([]byte{byte(shard)}) //nolint:gosec // 0 to 255
-	// The last bytes that FNV takes hardly reach its high bits: mix them (the
-	// finalizer of MurmurHash3).
+	// The last bytes hardly change the high bits of FNV. Mix them with the finalizer of
+	// MurmurHash3.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

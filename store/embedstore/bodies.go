@@ -37,7 +37,7 @@ func (b bodies) mark() error {
 	return atomicfile.WriteBytes(filepath.Join(b.dir, disk.Marker), atomicfile.Options{}, []byte(b.id+"\n"))
 }
 
-// there returns nil where the folder of the bodies is there, and else why not.
+// there returns nil if the folder of the bodies is there, otherwise why not.
 func (b bodies) there() error {
 	path := filepath.Join(b.dir, disk.Marker)
 	id, err := os.ReadFile(path) //nolint:gosec // as above
@@ -57,14 +57,14 @@ func (b bodies) write(id uuid.UUID, body []byte) error {
 		return err
 	}
 	if err := atomicfile.WriteBytes(b.path(id), atomicfile.Options{}, body); err != nil {
-		b.remove(id) // where only the folder could not be synced
+		b.remove(id) // it may be there, if only the sync of the folder failed
 		return fmt.Errorf("writing a body: %w", spaceOr(err))
 	}
 	return nil
 }
 
-// read returns the body of an entry, or a *journal.DamagedError, which it is too
-// where the entry was trimmed meanwhile.
+// read returns the body of an entry. A *journal.DamagedError may also mean that the entry was trimmed
+// meanwhile.
 func (b bodies) read(e journal.Entry) ([]byte, error) {
 	body, err := os.ReadFile(b.path(e.ID))
 	switch {
@@ -79,15 +79,15 @@ func (b bodies) read(e journal.Entry) ([]byte, error) {
 	return nil, e.Damaged(fmt.Errorf("its body is missing: there is no file %s", b.path(e.ID)))
 }
 
-// remove takes bodies away. What it leaves the next Open removes.
+// remove deletes bodies. The next Open deletes those that it could not delete.
 func (b bodies) remove(ids ...uuid.UUID) {
 	for _, id := range ids {
 		_ = os.Remove(b.path(id)) //nolint:gosec // an id in the operator's folder
 	}
 }
 
-// removeOrphans removes the files that a crash left: those that no entry names. It
-// leaves another folder alone, whose files are those of another store.
+// removeOrphans deletes the files that a crash left and that no entry names. It changes nothing in the
+// folder of another store.
 func (b bodies) removeOrphans(db *boltfile.DB) error {
 	if err := b.there(); err != nil {
 		return nil //nolint:nilerr // Ready says so
@@ -104,7 +104,7 @@ func (b bodies) removeOrphans(db *boltfile.DB) error {
 				continue // not one of ours
 			}
 			if at := ids.Get(id[:]); f.Name() == id.String() && at != nil && (len(at) == 0 || entries.Get(at) != nil) {
-				continue // a damaged place may be that of an entry
+				continue // a damaged place may belong to an entry
 			}
 			if err := os.Remove(filepath.Join(b.dir, f.Name())); err != nil {
 				return err
@@ -114,8 +114,8 @@ func (b bodies) removeOrphans(db *boltfile.DB) error {
 	})
 }
 
-// Space returns the bytes that are free on the disk of the folder, and those under
-// which nothing new is stored. False: the disk does not tell.
+// Space returns the free bytes on the disk of the folder, and the number below which nothing new is
+// stored. False: the free bytes are unknown.
 func (s *Store) Space() (free, least int64, ok bool) {
 	free, err := disk.Free(s.folder.dir)
 	return free, max(s.folder.minFree, 0), err == nil
@@ -124,8 +124,8 @@ func (s *Store) Space() (free, least int64, ok bool) {
 // Room implements subscriptions.Space.
 func (r *records) Room(ctx context.Context) error { return errors.Join(ctx.Err(), r.folder.room(0)) }
 
-// room returns an error that wraps journal.ErrFull where the disk has less than
-// MinFree left after taking size bytes more.
+// room returns an error that wraps journal.ErrFull if size more bytes would leave less than MinFree on
+// the disk.
 func (f *folder) room(size int64) error {
 	err := disk.Room(f.dir, f.minFree, size)
 	if full := (*disk.FullError)(nil); errors.As(err, &full) {

@@ -69,7 +69,7 @@ func (r *records) commitCursor(tx *boltfile.Tx, c *subscriptions.Commit) (ended 
 	if err != nil || c.Cursor.Compare(old) <= 0 {
 		return false, err
 	}
-	// All is read before the first write.
+	// Read everything before the first write.
 	var sub *subscriptions.Subscription
 	if !c.CursorOnly() {
 		if sub, err = r.readSubscription(tx, key); err != nil {

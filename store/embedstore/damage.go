@@ -18,8 +18,8 @@ func positionOf(k []byte) journal.Position {
 	return journal.Position(binary.BigEndian.Uint64(k[len(k)-8:]))
 }
 
-// entryAt reads the entry under a key. An error that journal.Unreadable tells of
-// means damage. The inline body is not copied.
+// entryAt reads the entry under a key. An error for which journal.Unreadable is true means damage. The
+// inline body is not copied.
 func entryAt(k, v []byte) (e journal.Entry, inline []byte, inFile bool, err error) {
 	e, inline, inFile, err = openEntry(v)
 	if err == nil && e.Position != positionOf(k) {
@@ -28,8 +28,8 @@ func entryAt(k, v []byte) (e journal.Entry, inline []byte, inFile bool, err erro
 	return e, inline, inFile, err
 }
 
-// damagedAt says what can be known of the entry of a topic under a key, which cannot
-// be read and comes after the entry with the number seq.
+// damagedAt describes, as far as possible, the entry under a key that cannot be read and comes after
+// the entry with the number seq.
 func damagedAt(tx *boltfile.Tx, key []byte, h journal.Head, k []byte, seq uint64, why error) *journal.DamagedError {
 	d := &journal.DamagedError{Why: why}
 	if id := packedID(tx.Bucket(bucketEntries).Raw(k)); bytes.Equal(tx.Bucket(bucketIDs).Get(id[:]), k) {
@@ -51,7 +51,7 @@ func damagedAt(tx *boltfile.Tx, key []byte, h journal.Head, k []byte, seq uint64
 	return d
 }
 
-// packedID is the id in the value of an entry, for all that can be told.
+// packedID is the id in the value of a damaged entry; it may be wrong.
 func packedID(v []byte) uuid.UUID {
 	if len(v) < 2 {
 		return uuid.Nil
@@ -67,7 +67,7 @@ func (t *topics) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) 
 	if !errors.Is(err, journal.ErrDamaged) {
 		return body, err
 	}
-	// Trimmed since, or else damaged.
+	// The entry was trimmed since, or its body is damaged.
 	var damaged *journal.DamagedError
 	if _, _, findErr := t.Find(ctx, e.ID); findErr != nil && !errors.As(findErr, &damaged) {
 		return nil, findErr
@@ -75,8 +75,8 @@ func (t *topics) fileBody(ctx context.Context, e journal.Entry) ([]byte, error) 
 	return nil, err
 }
 
-// retainedBytes are those of the bodies of a topic from the key of an entry on, as far as
-// its entries can be read.
+// retainedBytes adds up the sizes of the bodies of a topic from the key of an entry on. It leaves out
+// entries that cannot be read.
 func retainedBytes(tx *boltfile.Tx, key, from []byte) (n int64, err error) {
 	err = scan(tx.Bucket(bucketEntries), key, from, func(k, v []byte) (bool, error) {
 		if e, _, _, err := entryAt(k, v); err == nil {
@@ -87,13 +87,13 @@ func retainedBytes(tx *boltfile.Tx, key, from []byte) (n int64, err error) {
 	return n, err
 }
 
-// leaveOutTopic reports what is stored of a topic under a key and cannot be read. Where
-// there is nobody to report to, it returns why.
-func (f *folder) leaveOutTopic(k []byte, why error) error {
-	id, err := uuid.FromBytes(k[1:])
-	if f.unreadableTopic == nil || err != nil {
+// leaveOut reports that a record of a topic or a subscription cannot be read. Where nothing receives
+// reports, it returns the error.
+func leaveOut(report func(id uuid.UUID, why error), key []byte, why error) error {
+	id, err := uuid.FromBytes(key[1:])
+	if why == nil || report == nil || err != nil {
 		return why
 	}
-	f.unreadableTopic(id, why)
+	report(id, why)
 	return nil
 }

@@ -24,9 +24,9 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 }
 
 func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
-	// All is read, and room is found, before the first write.
+	// Read everything and find room before the first write.
 	pings := make(map[string]journal.PingRecord, len(topics)) // by key
-	var strange []string
+	var headless []string
 	for _, topic := range topics {
 		key := keyOf(journal.TopicID(topic))
 		m, ok := pings[string(key)]
@@ -36,22 +36,22 @@ func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
 				return err
 			}
 			if m.Pings == 0 && tx.Bucket(bucketHeads).Get(key) == nil {
-				strange = append(strange, string(key))
+				headless = append(headless, string(key))
 			}
 		}
 		pings[string(key)] = m.Pinged(now)
 	}
-	partitions := make(map[byte]*strangers)
-	for _, key := range strange {
+	partitions := make(map[byte]*newTopics)
+	for _, key := range headless {
 		p := partitions[key[0]]
 		if p == nil {
 			var err error
-			if p, err = readStrangers(tx, prefixOf(int(key[0])), pings); err != nil {
+			if p, err = readNewTopics(tx, prefixOf(int(key[0])), pings); err != nil {
 				return err
 			}
 			partitions[key[0]] = p
 		}
-		if !p.takeIn() {
+		if !p.makeRoom() {
 			return journal.ErrTooManyPings
 		}
 	}
@@ -68,21 +68,21 @@ func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
 	return err
 }
 
-// strangers are the topics of one partition that have a ping record and no head.
-type strangers struct {
+// newTopics are the topics of one partition that have a ping record and no head.
+type newTopics struct {
 	n         int
-	done      []stranger // those that do not wait, by the time of their last ping
-	forgotten [][]byte   // keys
+	done      []pingedTopic // those that do not wait, by the time of their last ping
+	forgotten [][]byte      // keys
 }
 
-type stranger struct {
+type pingedTopic struct {
 	key      []byte
 	pingedAt time.Time
 }
 
-// readStrangers reads those of a partition. Pinged topics make no room.
-func readStrangers(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.PingRecord) (*strangers, error) {
-	p := &strangers{}
+// readNewTopics reads those of a partition. Pinged topics make no room.
+func readNewTopics(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.PingRecord) (*newTopics, error) {
+	p := &newTopics{}
 	heads := tx.Bucket(bucketHeads)
 	err := scan(tx.Bucket(bucketPings), prefix, prefix, func(k, v []byte) (bool, error) {
 		if heads.Get(k) != nil {
@@ -94,16 +94,16 @@ func readStrangers(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.Pin
 			m, err = journal.PingRecord{}, nil // the first to make room
 		}
 		if _, stays := pinged[string(k)]; err == nil && !m.Waiting() && !stays {
-			p.done = append(p.done, stranger{bytes.Clone(k), m.PingedAt})
+			p.done = append(p.done, pingedTopic{bytes.Clone(k), m.PingedAt})
 		}
 		return true, err
 	})
-	slices.SortFunc(p.done, func(a, b stranger) int { return a.pingedAt.Compare(b.pingedAt) })
+	slices.SortFunc(p.done, func(a, b pingedTopic) int { return a.pingedAt.Compare(b.pingedAt) })
 	return p, err
 }
 
-// takeIn makes room for one more, and reports whether there is.
-func (p *strangers) takeIn() bool {
+// makeRoom makes room for one more, and reports whether it could.
+func (p *newTopics) makeRoom() bool {
 	if p.n < journal.MaxPingRecords {
 		p.n++
 		return true

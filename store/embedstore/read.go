@@ -64,7 +64,7 @@ func (t *topics) Find(ctx context.Context, id uuid.UUID) (topic string, e journa
 		v := tx.Bucket(bucketEntries).Get(at)
 		switch {
 		case v == nil && positionOf(at) <= h.Trimmed.Position:
-			return journal.ErrNotFound // a damaged entry, whose id was not known when it was trimmed
+			return journal.ErrNotFound // a damaged entry: Trim did not know its id
 		case v == nil:
 			return &journal.DamagedError{At: journal.Anchor{Position: positionOf(at)}, ID: id, Why: journal.ErrMissing}
 		}
@@ -82,7 +82,7 @@ func (t *topics) Find(ctx context.Context, id uuid.UUID) (topic string, e journa
 // Read implements journal.Reader.
 func (t *topics) Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error) {
 	var out []journal.Entry
-	files := make(map[int]bool) // those in out whose body is in a file, and fits
+	files := make(map[int]bool) // those in out whose body is in a file and within maxBytes
 	err := t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		key := keyOf(journal.TopicID(topic))
 		h, err := checkAnchor(tx, key, topic, after)
@@ -101,7 +101,7 @@ func (t *topics) Read(ctx context.Context, topic string, after journal.Anchor, m
 				return false, err
 			}
 			if maxBytes -= e.Size; maxBytes < 0 {
-				maxBytes = -1 // nor do the bodies after this one
+				maxBytes = -1 // nor do the bodies after this one fit
 			} else if inFile {
 				files[len(out)] = true
 			} else {
@@ -112,7 +112,7 @@ func (t *topics) Read(ctx context.Context, topic string, after journal.Anchor, m
 		})
 		switch {
 		case len(out) > 0:
-			return nil // what was read is good; the next Read says what was wrong
+			return nil // return what was read; the next Read returns the error
 		case err == nil:
 			err = h.MissingNewest(after)
 		}
@@ -124,8 +124,8 @@ func (t *topics) Read(ctx context.Context, topic string, after journal.Anchor, m
 	return t.withBodies(ctx, out, files)
 }
 
-// withBodies adds the bodies in files to entries, and checks all bodies. It returns
-// the entries up to one whose body is damaged, and the error if that is the first.
+// withBodies adds the bodies in files to entries, and checks all bodies. It returns the entries before
+// the first damaged body; if there are none, the error.
 func (t *topics) withBodies(ctx context.Context, out []journal.Entry, files map[int]bool) ([]journal.Entry, error) {
 	for i := range out {
 		var err error
@@ -138,7 +138,7 @@ func (t *topics) withBodies(ctx context.Context, out []journal.Entry, files map[
 		switch {
 		case err == nil:
 		case errors.Is(err, journal.ErrNotFound):
-			// Trimmed a moment ago: Body says so, of this one and the next.
+			// It was trimmed a moment ago. Body reports that for this entry and the next ones.
 			for ; i < len(out); i++ {
 				out[i].Body = nil
 			}
@@ -152,9 +152,9 @@ func (t *topics) withBodies(ctx context.Context, out []journal.Entry, files map[
 	return out, nil
 }
 
-// checkAnchor is invariant 5: the journal still has the entry at the anchor, or
-// trimmed it, or it was rolled back. It returns the head of the topic. The nonce of
-// a damaged entry is not known, and its position has to do.
+// checkAnchor is invariant 5: the journal still has the entry at the anchor, or trimmed it, or was
+// rolled back. It returns the head of the topic. The nonce of a damaged entry is unknown, so only its
+// position counts.
 func checkAnchor(tx *boltfile.Tx, key []byte, topic string, after journal.Anchor) (headRecord, error) {
 	h, err := readHead(tx, key, topic)
 	if err != nil {

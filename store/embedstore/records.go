@@ -35,15 +35,6 @@ func (r *records) read(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, e
 	return rec, err
 }
 
-// leaveOut reports a record that List leaves out. It returns the error where nothing receives reports.
-func (r *records) leaveOut(key []byte, why error) error {
-	if why == nil || r.unreadable == nil {
-		return why
-	}
-	r.unreadable(uuid.UUID(key[1:]), why)
-	return nil
-}
-
 // readSubscription returns a subscription with its cursor; nil: there is none.
 func (r *records) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.Subscription, error) {
 	v := tx.Bucket(bucketSubs).Get(key)
@@ -60,8 +51,7 @@ func (r *records) readSubscription(tx *boltfile.Tx, key []byte) (*subscriptions.
 	return &sub, nil
 }
 
-// Update implements subscriptions.Registry. Change runs in the writer, so it
-// must not call the store.
+// Update implements subscriptions.Registry. Change runs in the writer, so it must not call the store.
 func (r *records) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	key := keyOf(id)
 	var stored subscriptions.Record
@@ -127,14 +117,14 @@ func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit in
 			if rec.Subscription != nil || rec.Request != nil {
 				records = append(records, rec)
 			}
-			return true, r.leaveOut(key, err)
+			return true, leaveOut(r.unreadable, key, err)
 		})
 		return records, err
 	})
 }
 
-// eachRecord hands fn the keys of a shard's records, in order, from a key on,
-// until it returns false. A record has a subscription, a request or both.
+// eachRecord calls fn with the keys of a shard's records, in order, from a key on, until it returns
+// false. A record has a subscription, a request or both.
 func eachRecord(tx *boltfile.Tx, shard int, from []byte, fn func(key []byte) (bool, error)) error {
 	subs, requests := tx.Bucket(bucketSubs).Cursor(), tx.Bucket(bucketRequests).Cursor()
 	prefix := prefixOf(shard)

@@ -40,11 +40,11 @@ var (
 	keyID      = []byte("install-id")
 	keyCreated = []byte("created-at") // seconds since 1970
 	keyEpoch   = []byte("epoch")      // how often the store was opened
-	keyBodies  = []byte("bodies")     // there once the folder of the bodies has its marker
+	keyBodies  = []byte("bodies")     // set once the folder of the bodies has its marker
 	keySecrets = []byte("secrets")    // packed forms; nil: as before there were keys
 )
 
-// meta is what a store knows of itself.
+// meta is the description of a store in its own file.
 type meta struct {
 	id        string
 	createdAt time.Time
@@ -53,16 +53,12 @@ type meta struct {
 	marked    bool // keyBodies
 }
 
-// prepare fills in what a new store knows of itself, and begins a new epoch.
+// prepare writes the meta of a new store, reads it, and begins a new epoch.
 func prepare(db *boltfile.DB, now time.Time) (m meta, err error) {
 	err = db.Update(func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketMeta).Strict()
 		if m.isNew = b.Get(keyID) == nil; m.isNew {
-			id, err := uuid.NewRandom()
-			if err != nil {
-				return err
-			}
-			err = errors.Join(b.Put(keyID, []byte(id.String())), b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))))
+			err := errors.Join(b.Put(keyID, []byte(uuid.NewString())), b.Put(keyCreated, number(uint64(max(now.Unix(), 0)))))
 			if err != nil {
 				return err
 			}
@@ -110,7 +106,7 @@ func afterKey(partition int, after uuid.UUID) []byte {
 	return append(k, 0)
 }
 
-// scan hands fn what a bucket holds from a key on, as long as the keys have the
+// scan calls fn with the keys and values of a bucket from a key on, as long as the keys have the
 // prefix and fn returns true.
 func scan(b boltfile.Bucket, prefix, from []byte, fn func(k, v []byte) (bool, error)) error {
 	c := b.Cursor()

@@ -48,9 +48,8 @@ func unpackForms(b []byte) (f forms, err error) {
 	return f, u.Done()
 }
 
-// resealAll sees to it that every secret can be opened, and that each is
-// stored as the keys would store it today. Nobody else uses the database yet.
-// What it did not finish the next start does.
+// resealAll checks that the keys open every secret, and stores each one as the keys would store it
+// today. Nothing else uses the database yet. The next start finishes what it could not.
 func (r *records) resealAll(isNew bool) (found seal.Status, err error) {
 	var was forms
 	err = r.folder.db.View(func(tx *boltfile.Tx) (err error) {
@@ -110,11 +109,11 @@ func without(ids, others []seal.ID) (out []seal.ID) {
 	return out
 }
 
-// maxLacking is up to how many subscriptions are counted that lack a key.
+// maxLacking is the number of subscriptions without a key at which counting stops.
 const maxLacking = 100_000
 
-// lacksNoKey returns an error that wraps a *seal.KeyError for each key that
-// secrets were sealed with and that is not there.
+// lacksNoKey returns an error that wraps a *seal.KeyError for each missing key with which secrets were
+// sealed.
 func (r *records) lacksNoKey(tx *boltfile.Tx, was forms) error {
 	missing := without(was.ids, r.keys.IDs())
 	if len(missing) == 0 {
@@ -140,16 +139,16 @@ func (r *records) lacksNoKey(tx *boltfile.Tx, was forms) error {
 	return need.Err(all >= maxLacking)
 }
 
-// resealStep is how many secrets one transaction stores anew.
+// resealStep is how many secrets one transaction stores again.
 const resealStep = 1000
 
-// reseal stores the secrets in a bucket anew that are not stored as keys would
-// today, and returns how many those were.
+// reseal stores again the secrets in a bucket that are not stored as keys would store them today. It
+// returns their number.
 func reseal[V any](db *boltfile.DB, bucket []byte, keys *seal.Keys, unpack func([]byte, subscriptions.Sealer) (V, error), pack func(V, subscriptions.Sealer) []byte, stored func([]byte) [][]byte) (n int, err error) {
 	type pair struct{ key, value []byte }
 	for from := []byte{}; from != nil && err == nil; {
 		err = db.Update(func(tx *boltfile.Tx) error {
-			var anew []pair // the cursor of a bucket bears no writes to it
+			var anew []pair // a write to the bucket would make the cursor invalid
 			b := tx.Bucket(bucket)
 			c := b.Cursor()
 			k, v := c.Seek(from)

@@ -22,27 +22,25 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// DefaultMinFree is the free space, in bytes, under which the store takes nothing
-// new any more.
+// DefaultMinFree is the free space, in bytes, below which the store accepts nothing new.
 const DefaultMinFree = disk.DefaultMinFree
 
 // Options are the settings of a Store. The zero value is good.
 type Options struct {
-	// MinFree is the high water: with less free space, in bytes, Append, Ping,
-	// Restore and an Update that subscriptions.Grows return journal.ErrFull. The rest
-	// has these bytes as its room: cursors, gaps, ends, activations and trims. 0 means
-	// DefaultMinFree, a negative value none.
+	// MinFree is the high water: with less free space, in bytes, Append, Ping, Restore and an
+	// Update that grows a record return journal.ErrFull. These bytes remain for cursors, gaps,
+	// ends, activations and trims. 0 means DefaultMinFree, a negative value no limit.
 	MinFree int64
 	// Keys seal the secrets of subscriptions and requests; nil: they are stored
 	// as they are. All that are stored otherwise are stored anew by Open, which
 	// then reads the whole database once. Where a key is missing it returns an
 	// error that wraps a *seal.KeyError and changes no secret.
 	Keys *seal.Keys
-	// Unreadable is told what List and Requests leave out as it cannot be read: it
-	// is damaged, or a newer version wrote it. It must not wait. Nil: they fail.
+	// Unreadable is called with each record that List leaves out because it cannot be read: it
+	// is damaged, or a newer version wrote it. It must not block. Nil: List fails.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is told of the topics that Topics and PingRecords leave out, by
-	// their ids, for the same reasons. It must not wait. Nil: they fail.
+	// UnreadableTopic is called with the id of each topic that Topics or PingRecords leave out,
+	// for the same reasons. It must not block. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
 }
 
@@ -67,8 +65,7 @@ const (
 // Store is a journal and a store of subscriptions in one folder. It may be
 // shared between goroutines.
 //
-// It is put together of parts, one for each thing that it does. Each has its own state,
-// and they share the folder alone.
+// It consists of parts, one for each task. Each part has its own state. They share only the folder.
 type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *topics
@@ -127,7 +124,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(bodies.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
 	}
-	// A store that is there already does without it where the disk is full.
+	// An existing store on a full disk works without the marker.
 	if err := disk.Mark(dir); err != nil && !boltfile.IsFull(err) {
 		return nil, err
 	}
@@ -165,7 +162,7 @@ func lockedError(dir string) error {
 	return fmt.Errorf("%w: %s has %s open; stop it, or choose another folder", ErrLocked, holder, dir)
 }
 
-// start makes a store of the open database.
+// start prepares the store after its database was opened.
 func (s *Store) start() error {
 	var err error
 	if s.meta, err = prepare(s.folder.db, time.Now()); err != nil {
@@ -174,21 +171,21 @@ func (s *Store) start() error {
 	if s.secrets, err = s.records.resealAll(s.meta.isNew); err != nil {
 		return fmt.Errorf("the secrets in the data folder %s: %w", s.folder.dir, spaceOr(err))
 	}
-	// The pid is for people, who do without it where the disk is full; the lock is
-	// bbolt's, on its file.
+	// The pid is for operators. A store on a full disk works without it. The lock is that of
+	// bbolt, on its file.
 	pid := filepath.Join(s.folder.dir, pidName)
 	if err := os.WriteFile(pid, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		if !errors.Is(spaceOr(err), journal.ErrFull) {
 			return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 		}
-		_ = os.Remove(pid) // a part of it would mislead
+		_ = os.Remove(pid) // half of it would mislead
 	}
 	if err := atomicfile.SyncDir(s.folder.dir); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 	}
 	if s.meta.isNew {
-		// The folder's own name has to last too. Who may not read the folder
-		// around it made it long ago.
+		// The name of the folder has to be durable too. Without the right to read the folder
+		// around it, this process did not create it.
 		_ = atomicfile.SyncDir(filepath.Dir(filepath.Clean(s.folder.dir)))
 	}
 	if err := s.markBodies(); err != nil {
@@ -204,8 +201,8 @@ func (s *Store) start() error {
 	return nil
 }
 
-// markBodies marks the folder of the bodies once. One that has lost its marker since
-// is another folder, and one with the marker of another store keeps that.
+// markBodies marks the folder of the bodies once. A folder that has lost its marker since is another
+// folder. The marker of another store stays.
 func (s *Store) markBodies() error {
 	s.topics.bodies.id = s.meta.id
 	if err := s.topics.bodies.there(); s.meta.marked || err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -224,8 +221,9 @@ func (s *Store) Secrets() seal.Status { return s.secrets }
 // created.
 func (s *Store) ID() string { return s.meta.id }
 
-// Ready returns nil when the store can take a notification, else why not: it is
-// closed, a write failed, the folder of the large bodies is not there, or the disk is at its high water (journal.ErrFull).
+// Ready returns nil if the store can accept a notification, otherwise why not: it is closed, a write
+// failed, the folder of the large bodies is not there, or the disk is at its high water
+// (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -274,7 +272,7 @@ func list[V any](ctx context.Context, f *folder, bucket []byte, partition int, a
 		err = scan(tx.Bucket(bucket), prefixOf(partition), afterKey(partition, after), func(k, v []byte) (bool, error) {
 			one, err := open(k, v)
 			if err != nil {
-				return true, f.leaveOutTopic(k, err)
+				return true, leaveOut(f.unreadableTopic, k, err)
 			}
 			all = append(all, one)
 			return len(all) < limit, nil

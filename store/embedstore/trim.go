@@ -11,11 +11,10 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// trimStep is how many entries one transaction of Trim takes.
+// trimStep is how many entries one transaction of Trim deletes.
 const trimStep = 1024
 
-// Trim implements journal.Trimmer. It works in steps, so that a large trim does
-// not hold up what is appended meanwhile.
+// Trim implements journal.Trimmer. It works in steps, so that a large trim does not delay appends.
 func (t *topics) Trim(ctx context.Context, topic string, cut journal.Cut) (journal.Head, error) {
 	key := keyOf(journal.TopicID(topic))
 	for {
@@ -42,21 +41,20 @@ func (t *topics) Trim(ctx context.Context, topic string, cut journal.Cut) (journ
 	}
 }
 
-// oldest are the entries of a topic that one step of Trim takes away, and the head
-// after that.
+// oldest are the entries of a topic that one step of Trim deletes, and the head after that.
 type oldest struct {
 	head  headRecord
 	keys  [][]byte
 	ids   []uuid.UUID // of the entries; uuid.Nil: not known
 	files []uuid.UUID // of the bodies in files
-	more  bool        // there may be more to take
-	// counted: entries are damaged or missing, whose sizes the head counted, so those of
-	// all that can be read were added up anew.
+	more  bool        // there may be more to delete
+	// counted: some entries are damaged or missing, but the head counts their sizes. So the sizes
+	// of all readable entries were added up again.
 	counted bool
 }
 
-// trim takes up to trimStep entries away. It returns the head after that, the
-// ids of the bodies in files, and whether there may be more to take.
+// trim deletes up to trimStep entries. It returns the head after that, the ids of the bodies in files,
+// and whether there may be more to delete.
 func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRecord, files []uuid.UUID, more bool, err error) {
 	if h, err = readHead(tx, key, topic); err != nil {
 		return h, nil, false, err
@@ -83,8 +81,8 @@ func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRec
 	return o.head, o.files, o.more, writeHead(tx, key, o.head)
 }
 
-// add looks at the next entry and returns whether to look at the one after it. An
-// entry that cannot be read goes as old as its position.
+// add adds the next entry if it is to be deleted, and returns whether to go on with the one after it.
+// An entry that cannot be read is as old as its position.
 func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
 	h := &o.head
 	e, _, inFile, bad := entryAt(k, v)
@@ -94,9 +92,7 @@ func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more b
 		e = journal.Entry{ID: d.ID, ReceivedAt: d.At.Position.Time()}
 		at = d.At
 	}
-	goes := func() bool {
-		return cut.Deletes(e.ReceivedAt, h.Bytes)
-	}
+	goes := func() bool { return cut.Deletes(e.ReceivedAt, h.Bytes) }
 	if !goes() {
 		return false, nil
 	}
@@ -119,8 +115,8 @@ func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more b
 	return true, nil
 }
 
-// trimMissing trims the newest entry of a topic that has no entry left, though
-// its head says so. It reports whether it did.
+// trimMissing trims the newest entry of a topic that has no entry left, although its head counts some.
+// It reports whether it did.
 func (h *headRecord) trimMissing(tx *boltfile.Tx, key []byte, cut journal.Cut) bool {
 	if h.Entries == 0 {
 		return false

@@ -10,22 +10,21 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
-// feedMax is how many ids a feed tells one by one. Who is further behind is
-// told all that are stored.
+// feedMax is how many changed ids a feed remembers. For a value further back, all stored ids count as
+// changed.
 const feedMax = 1 << 14
 
 // epochShift makes room for the changes of one run of the store below its
 // epoch, so that a counter value of an earlier run is always behind.
 const epochShift = 40
 
-// feed tells which ids of one partition changed since a counter value. It keeps
-// one value per id, is bounded by feedMax (invariant 12), and lives in memory:
-// after a start everything counts as changed.
+// feed knows which ids of one partition changed since a counter value. It keeps one value per id, is
+// bounded by feedMax (invariant 12), and is in memory only: after a start everything counts as changed.
 type feed struct {
 	mu    sync.Mutex
 	now   uint64   // the value of the latest change
-	floor uint64   // changes up to this value are not told one by one
-	log   []change // rising; a change that is not in last any more is stale
+	floor uint64   // changes up to this value are forgotten
+	log   []change // rising; a change that is no longer in last is stale
 	last  map[uuid.UUID]uint64
 }
 
@@ -62,9 +61,8 @@ func (f *feed) bump(id uuid.UUID) {
 	}
 }
 
-// since returns the ids that changed after a value, in the order of their last
-// change, and the value to ask with next time. all says that the value is too
-// far back, and ids are only those that are known of.
+// since returns the ids that changed after a value, in the order of their last change, and the value
+// for the next call. all: the value is too far back, and ids are only the remembered ones.
 func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +86,7 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 // Changes implements journal.Watcher. After a start, or where since is over
 // 16,384 topics behind, it returns all topics of the partition.
 func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
-	// The value is taken first: what changes from here on is told again.
+	// The value is read first, so later changes are reported again.
 	ids, next, all := t.feeds[partition].since(since)
 	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {
 		b := tx.Bucket(bucketHeads)
@@ -105,7 +103,7 @@ func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topi
 			key := keyOf(id)
 			v := b.Get(key)
 			if v == nil {
-				continue // it may have been stored, and was not
+				continue // its append failed
 			}
 			if _, err := collect(key, v); err != nil {
 				return err

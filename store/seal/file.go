@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -20,8 +21,8 @@ const maxFile = 64 << 10
 
 // ReadFile reads keys from a file: one a line, 32 bytes in base64 or
 // hexadecimal, of which the first seals and all open. Empty lines and those that
-// begin with # are passed over. Exposed tells that everybody on this machine may
-// read the file; a group may, as keys that root owns have to be read by a hub.
+// begin with # are skipped. Exposed: every user of this machine may
+// access the file. A group may, so that a hub can read a file of root.
 func ReadFile(name string) (keys *Keys, exposed bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +44,7 @@ func ReadFile(name string) (keys *Keys, exposed bool, err error) {
 	return keys, info.Mode().Perm()&0o007 != 0, nil
 }
 
-// Parse reads the text of such a file. It never repeats what stands in it.
+// Parse reads the text of such a file. Its errors never repeat the text.
 func Parse(text []byte) (*Keys, error) {
 	var secrets [][keySize]byte
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -56,10 +57,8 @@ func Parse(text []byte) (*Keys, error) {
 		if !ok {
 			return nil, fmt.Errorf("line %d is not a key of %d bytes in base64 or hexadecimal; make one with: %s", n, keySize, HowTo)
 		}
-		for i := range secrets {
-			if secrets[i] == secret {
-				return nil, fmt.Errorf("line %d repeats a key that stands before it", n)
-			}
+		if slices.Contains(secrets, secret) {
+			return nil, fmt.Errorf("line %d repeats a key that stands before it", n)
 		}
 		secrets = append(secrets, secret)
 	}

@@ -22,14 +22,13 @@ const (
 	overhead = 12 + 16 // the nonce and the tag of GCM
 )
 
-// ID names a key without telling it, as logs and errors show it.
+// ID names a key in logs and errors without revealing it.
 type ID [idSize]byte
 
 // String returns the id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// KeyError says that a secret was sealed with a key that is not there. Stored
-// secrets are as good as lost without it.
+// KeyError says that a secret was sealed with a missing key. Nothing else opens that secret.
 type KeyError struct{ ID ID }
 
 func (e *KeyError) Error() string {
@@ -81,7 +80,7 @@ func idOf(secret *[keySize]byte) (id ID) {
 	return id
 }
 
-// IDs are those of the keys, that of the one that seals first.
+// IDs returns the ids of the keys. The first is that of the key that seals.
 func (k *Keys) IDs() []ID {
 	if k == nil {
 		return nil
@@ -94,8 +93,8 @@ func (k *Keys) IDs() []ID {
 }
 
 // Seal appends to dst the form in which a secret is stored. About names what it
-// belongs to; Open has to be told the same. Appending an empty secret appends
-// nothing: that there is none is not kept secret.
+// belongs to; Open needs the same. An empty secret appends nothing: that there is
+// no secret is not kept secret.
 func (k *Keys) Seal(dst []byte, secret, about string) []byte {
 	switch {
 	case secret == "":

@@ -80,8 +80,7 @@ var recordChecks = []Check{
 	}},
 	// Invariant 3: no cursor goes back.
 	{"UpdateMergesTheCursor", func(k *kit) {
-		s := subscription(1)
-		k.set(s.ID, subscriptions.Record{Subscription: &s})
+		s := k.subscribed(1)
 		ahead := s.Cursor
 		ahead.Position, ahead.Seq = 50, 11
 		k.commit(subscriptions.Commit{ID: s.ID, Cursor: ahead})

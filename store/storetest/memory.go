@@ -152,7 +152,6 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	if t.head.Version != ifHead {
 		return journal.Entry{}, journal.ErrHeadMoved
 	}
-	m.topics[topic] = t
 	drawn := m.mint(now, topic, t.head.Last.Position)
 	e.ID, e.Position, e.Nonce = drawn.id, drawn.position, drawn.nonce
 	e.Seq, e.ReceivedAt, e.Size = t.head.Last.Seq+1, now, int64(len(e.Body))
@@ -169,10 +168,16 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	t.head = t.head.Append(e)
 	t.head.Version = drawn.version
 	t.entries = append(t.entries, e)
+	m.changedTopic(topic, t)
+	return e, nil
+}
+
+// changedTopic stores a topic that changed.
+func (m *Memory) changedTopic(name string, t *memTopic) {
 	m.clock++
 	t.changed = m.clock
-	m.hints.Send(topic)
-	return e, nil
+	m.topics[name] = t
+	m.hints.Send(name)
 }
 
 // Reset implements journal.Appender.

@@ -22,8 +22,6 @@ func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	}
 	head = head.Tombstone()
 	head.Version = m.mint(start, topic, 0).version
-	m.clock++
-	m.topics[topic] = &memTopic{head: head, changed: m.clock}
-	m.hints.Send(topic)
+	m.changedTopic(topic, &memTopic{head: head})
 	return nil
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -18,16 +19,11 @@ func (m *Memory) Restore(ctx context.Context, h journal.Head, remembered []journ
 	defer m.lock()()
 	t := m.topic(h.Topic)
 	head, news, err := journal.Restored(t.head, h)
-	if err != nil || !news {
+	if err = cmp.Or(err, ctx.Err()); err != nil || !news {
 		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
 	}
 	head.Version = m.mint(start, h.Topic, 0).version
 	head.Gaps = slices.Clone(head.Gaps)
-	m.clock++
-	m.topics[h.Topic] = &memTopic{head: head, intervals: slices.Clone(remembered), changed: m.clock}
-	m.hints.Send(h.Topic)
+	m.changedTopic(h.Topic, &memTopic{head: head, intervals: slices.Clone(remembered)})
 	return nil
 }
