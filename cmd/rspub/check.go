@@ -66,7 +66,7 @@ func (f *checkFlags) run(cmd *cobra.Command, url string) error {
 	defer stop()
 	out := cmd.OutOrStdout()
 	var broken error
-	o := examine.Options{Client: client, Sample: orNone(f.sample), MaxDocuments: f.most, MaxPackage: orNone(f.maxPackage), Timeout: time.Duration(f.timeout)}
+	o := examine.Options{Client: client, Sample: cli.OrNone(f.sample), MaxDocuments: f.most, MaxPackage: cli.OrNone(f.maxPackage), Timeout: time.Duration(f.timeout)}
 	result, err := examine.CheckSource(ctx, url, o, func(x examine.Finding) { broken = cmp.Or(broken, f.print(out, x)) })
 	if err := cmp.Or(cli.Unread(err), broken); err != nil {
 		return err
@@ -78,14 +78,6 @@ func (f *checkFlags) run(cmd *cobra.Command, url string) error {
 		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return nil
-}
-
-// orNone makes none of zero, which to an option is a default.
-func orNone[T int | int64](n T) T {
-	if n == 0 {
-		return -1
-	}
-	return n
 }
 
 func (f *checkFlags) print(out io.Writer, x examine.Finding) error {

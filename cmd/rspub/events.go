@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/resourcesync"
@@ -15,13 +15,7 @@ import (
 // events writes what happens to a Source as JSON, an object a line.
 type events struct {
 	mu sync.Mutex
-	to *json.Encoder
-}
-
-func newEvents(out io.Writer) *events {
-	to := json.NewEncoder(out)
-	to.SetEscapeHTML(false)
-	return &events{to: to}
+	to io.Writer // nil: nobody asked for it
 }
 
 // event is one line. What does not apply is left out.
@@ -51,7 +45,9 @@ func (e *events) write(all ...event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range all {
-		_ = e.to.Encode(all[i]) // who reads no more has gone, and publishing goes on
+		if e.to != nil {
+			_ = cli.WriteJSON(e.to, all[i]) // a reader that has gone does not stop publishing
+		}
 	}
 }
 
@@ -69,18 +65,24 @@ func (e *events) recorded(set string, changes []source.Change) {
 }
 
 func (e *events) posted(set string, p publisher.Posted) {
+	x := postEvent(p)
+	x.Set, x.At = set, time.Now().UTC()
+	e.write(x)
+}
+
+// postEvent is the line about a POST.
+func postEvent(p publisher.Posted) event {
 	x := event{
-		Event: "post", Set: set, At: time.Now().UTC(), Topic: p.Topic, Hub: p.Hub, From: p.From, Until: p.Until, Entries: p.Entries,
+		Event: "post", Topic: p.Topic, Hub: p.Hub, From: p.From, Until: p.Until, Entries: p.Entries,
 		Status: p.Receipt.Status, ID: p.Receipt.ID, Duplicate: p.Receipt.Duplicate,
 	}
 	if p.Err != nil {
 		x.Error = p.Err.Error()
-		var refused *publisher.RefusedError
-		if errors.As(p.Err, &refused) {
-			x.Status = refused.Status
-		}
 	}
-	e.write(x)
+	if refused := (*publisher.RefusedError)(nil); errors.As(p.Err, &refused) {
+		x.Status = refused.Status
+	}
+	return x
 }
 
 func (e *events) built(set string, urls []string) {

@@ -118,27 +118,21 @@ func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *me
 }
 
 // hooks count what happens, and pass it on.
-func (m *metrics) hooks(next source.Hooks) source.Hooks {
+func (m *metrics) hooks(next *events) source.Hooks {
 	return source.Hooks{
 		Recorded: func(set string, changes []source.Change) {
 			for i := range changes {
 				m.changes.One(changes[i].Change)
 			}
-			if next.Recorded != nil {
-				next.Recorded(set, changes)
-			}
+			next.recorded(set, changes)
 		},
 		Posted: func(set string, p publisher.Posted) {
 			m.posted(p)
-			if next.Posted != nil {
-				next.Posted(set, p)
-			}
+			next.posted(set, p)
 		},
 		Built: func(set string, urls []string) {
 			m.documents.Add(float64(len(urls)))
-			if next.Built != nil {
-				next.Built(set, urls)
-			}
+			next.built(set, urls)
 		},
 	}
 }
@@ -242,12 +236,13 @@ func (m *metrics) ready() []admin.Check {
 	sets := admin.Check{Name: "sets", Holds: "folders can be read, and documents and the outbox written"}
 	var hubs []string
 	for _, s := range m.source.Status().Sets {
-		name := cmp.Or(s.Name, "the folder")
 		if !s.Folder.Ready && scan.Err == nil {
-			scan.Err = fmt.Errorf("the first scan of %s is not over", name)
+			scan.Err = fmt.Errorf("the first scan of %s is not over", cmp.Or(s.Name, "the folder"))
 		}
-		if err := wrong(&s); err != nil {
-			sets.Err = errors.Join(sets.Err, fmt.Errorf("%s: %w", name, err))
+		if err := wrong(&s); err != nil && s.Name != "" {
+			sets.Err = errors.Join(sets.Err, fmt.Errorf("%s: %w", s.Name, err))
+		} else {
+			sets.Err = errors.Join(sets.Err, err)
 		}
 		for _, p := range topics(&s) {
 			for _, h := range p.Hubs {

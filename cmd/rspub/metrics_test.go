@@ -76,7 +76,7 @@ func TestServeOperator(t *testing.T) {
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	shows("/readyz", 503, `\[-\] sets: the folder: .*`, "not ready")
+	shows("/readyz", 503, `\[-\] sets: .+`, "not ready")
 	shows("/metrics", 200, "rspub_ready 0", "rspub_sets_failing 1")
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)

@@ -115,13 +115,12 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 		if h.InClear() {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rspub publish: the token goes to %s over the network unencrypted; use an https URL of the hub\n", h.URL)
 		}
-		x := outcome{Hub: h.URL, Topic: f.topic, From: n.From, Until: n.Until, Entries: n.Entries}
-		x.Receipt, x.err = f.post(cmd.Context(), client, h, body)
-		if x.err != nil {
-			x.err = f.explain(x.err)
-			failures = append(failures, x.err)
+		x := publisher.Posted{Hub: h.URL, Topic: f.topic, From: n.From, Until: n.Until, Entries: n.Entries}
+		if x.Receipt, x.Err = f.post(cmd.Context(), client, h, body); x.Err != nil {
+			x.Err = f.explain(x.Err)
+			failures = append(failures, x.Err)
 		}
-		if err := x.print(cmd.OutOrStdout(), f.json); err != nil {
+		if err := f.print(cmd.OutOrStdout(), x); err != nil {
 			return err
 		}
 	}
@@ -257,35 +256,18 @@ func advise(code int, err error, what string) error {
 	return cli.Fail(code, "%w%s", err, what)
 }
 
-// outcome is what became of the notification at one hub.
-type outcome struct {
-	Hub, Topic  string
-	From, Until time.Time
-	Entries     int
-	publisher.Receipt
-	err error
-}
-
-func (x *outcome) print(out io.Writer, asJSON bool) error {
-	if asJSON {
-		e := event{Event: "post", Topic: x.Topic, Hub: x.Hub, From: x.From, Until: x.Until, Entries: x.Entries, Status: x.Status, ID: x.ID, Duplicate: x.Duplicate}
-		if x.err != nil {
-			e.Error = x.err.Error()
-			var refused *publisher.RefusedError
-			if errors.As(x.err, &refused) {
-				e.Status = refused.Status
-			}
-		}
-		return cli.WriteJSON(out, e)
-	}
-	if x.err != nil {
-		return nil // it is told at the end
-	}
+// print tells what became of the notification at one hub. Errors for people come at the end.
+func (f *publishFlags) print(out io.Writer, x publisher.Posted) error {
 	what := "accepted"
-	if x.Duplicate {
+	switch {
+	case f.json:
+		return cli.WriteJSON(out, postEvent(x))
+	case x.Err != nil:
+		return nil
+	case x.Receipt.Duplicate:
 		what = "had it before"
 	}
 	_, err := fmt.Fprintln(out, cli.Line(fmt.Sprintf("%s %s: %s from %s until %s, id %s", x.Hub, what, quantity.Count(x.Entries, "change", "changes"),
-		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.ID)))
+		resourcesync.FormatDatetime(x.From), resourcesync.FormatDatetime(x.Until), x.Receipt.ID)))
 	return err
 }

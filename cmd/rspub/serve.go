@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -118,7 +117,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	o.PublicURL = f.publicURL
 	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.hubs)
-	o.Hooks = m.hooks(o.Hooks)
+	var printed events
+	if f.json {
+		printed.to = cmd.OutOrStdout()
+	}
+	o.Hooks = m.hooks(&printed)
 	s, err := source.Open(o)
 	if err != nil {
 		return explain(err)
@@ -160,7 +163,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 	}
 	return source.Options{
 		StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),
-		Schedule: f.schedule.schedule(), Client: client, Hooks: f.hooks(cmd.OutOrStdout()), Log: log,
+		Schedule: f.schedule.schedule(), Client: client, Log: log,
 	}, nil
 }
 
@@ -225,13 +228,4 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		log.Info("ended", "event", "stopped")
 	}
 	return err
-}
-
-// hooks print what happens, as JSON.
-func (f *serveFlags) hooks(out io.Writer) source.Hooks {
-	if !f.json {
-		return source.Hooks{}
-	}
-	e := newEvents(out)
-	return source.Hooks{Recorded: e.recorded, Posted: e.posted, Built: e.built}
 }

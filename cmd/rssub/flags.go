@@ -118,7 +118,7 @@ func minSignature(method string) (websub.SignatureMethod, error) {
 func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
-		MaxTotal: orNone(f.maxTotal), MinFree: orNone(f.minFree),
+		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
@@ -190,14 +190,6 @@ func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 		return nil, &cli.Error{Code: code, Err: err}
 	}
 	return c, nil
-}
-
-// orNone is a limit in the options of a copy, where no limit is below 0.
-func orNone(n int64) int64 {
-	if n == 0 {
-		return -1
-	}
-	return n
 }
 
 // named is a URL and the flag that it came with; empty: it did not.

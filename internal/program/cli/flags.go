@@ -90,6 +90,15 @@ func (s *Span) Set(text string) error {
 	return err
 }
 
+// OrNone is a limit as options have it, where 0 stands for a default: 0 of a flag is -1, no
+// limit.
+func OrNone[T int | int64](limit T) T {
+	if limit == 0 {
+		return -1
+	}
+	return limit
+}
+
 // OrNever is the duration, or -1 (never) if it is zero.
 func (s Span) OrNever() time.Duration {
 	return cmp.Or(time.Duration(s), -1)
