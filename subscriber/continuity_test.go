@@ -67,7 +67,7 @@ func TestAnyOrder_DST16(t *testing.T) {
 			if !slices.Equal(got, all) {
 				l.Errorf("seed %d: handed on\n%v, want\n%v", seed, got, all)
 			}
-			if st := l.status(); st.Counts.Held != 0 || st.Counts.Batches != 0 || st.Counts.Backlog != 0 || st.Trouble != "" {
+			if st := l.status(); st.Counts.Held != 0 || st.Counts.Batches != 0 || st.Counts.Backlog != 0 || st.Trouble != "" || !st.Behind.IsZero() {
 				l.Errorf("seed %d: %+v", seed, st)
 			}
 			if open := l.gaps(); strings.Contains(open, GapOpen) || strings.Contains(open, GapBaseline) {
@@ -172,6 +172,9 @@ func TestHeldIsBounded(t *testing.T) {
 		l.after(time.Minute)
 		if got := l.gaps(); got != "missed open 0-1:0" {
 			l.Error(got)
+		}
+		if waits := time.Since(l.status().Behind); waits < time.Minute || waits > 2*time.Minute {
+			l.Errorf("it is behind for %v", waits)
 		}
 		l.pushed(0, 1, 0)
 		l.want("0 1 2 3")

@@ -31,7 +31,8 @@ type pushing struct {
 	callback chan string         // that was subscribed and verified
 	secrets  sync.Map            // by callback
 	until    time.Time           // of the last notification
-	end      func()              // ends following, and closes the copy
+	copy     *destination.Copy
+	end      func() // ends following, and closes the copy
 	sent     int
 }
 
@@ -74,6 +75,7 @@ func followIn(t testing.TB, s *source, dir string, offers []string, change func(
 	})
 	h := c.Handler()
 	handler.Store(&h)
+	p.copy = c
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Follow(ctx) }()
