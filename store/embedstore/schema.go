@@ -25,13 +25,14 @@ var (
 	bucketIntervals = []byte("intervals")     // topic, one of 64 places -> packed interval
 	bucketPings     = []byte("marks")         // topic -> packed ping record
 	bucketNotes     = []byte("notes")         // number -> text
+	bucketShelf     = []byte("shelf")         // name -> time of expiry, value
 	bucketSubs      = []byte("subscriptions") // subscription -> packed subscription
 	bucketCursors   = []byte("cursors")       // subscription -> packed cursor
 	bucketRequests  = []byte("requests")      // subscription -> packed request
 	bucketAttempts  = []byte("attempts")      // subscription -> packed attempts
 
 	buckets = [][]byte{
-		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketPings, bucketNotes,
+		bucketMeta, bucketHeads, bucketEntries, bucketIDs, bucketIntervals, bucketPings, bucketNotes, bucketShelf,
 		bucketSubs, bucketCursors, bucketRequests, bucketAttempts,
 	}
 )

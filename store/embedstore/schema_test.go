@@ -8,7 +8,7 @@ import (
 // The names of the buckets are part of the schema. A store that has other names counts
 // as damaged, so whoever changes one also has to raise schema, and this list with it.
 func TestStoredNames(t *testing.T) {
-	want := []string{"meta", "heads", "entries", "ids", "intervals", "marks", "notes", "subscriptions", "cursors", "requests", "attempts"}
+	want := []string{"meta", "heads", "entries", "ids", "intervals", "marks", "notes", "shelf", "subscriptions", "cursors", "requests", "attempts"}
 	var got []string
 	for _, b := range buckets {
 		got = append(got, string(b))

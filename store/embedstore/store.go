@@ -70,6 +70,7 @@ type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *topics
 	journal.Notebook    // *notes
+	journal.Shelf       // *shelf
 	journal.Pings       // *pings
 	subscriptions.Store // *records
 
@@ -137,7 +138,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, spaceOr(err)
 	}
 	t, r := &topics{folder: f, bodies: bodies}, &records{folder: f, keys: o.Keys, unreadable: o.Unreadable}
-	s := &Store{Journal: t, Restorer: t, Notebook: &notes{f}, Pings: &pings{f}, Store: r, folder: f, topics: t, records: r}
+	s := &Store{Journal: t, Restorer: t, Notebook: &notes{f}, Shelf: &shelf{f}, Pings: &pings{f}, Store: r, folder: f, topics: t, records: r}
 	if err := s.start(); err != nil {
 		_ = f.db.Close() // the first error says more
 		return nil, err

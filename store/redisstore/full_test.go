@@ -286,6 +286,9 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		},
 		"Note":       func() error { return s.Note(t.Context(), []byte("note")) },
 		"Notes":      func() error { _, err := s.Notes(t.Context()); return err },
+		"Keep":       func() error { _, err := s.Keep(t.Context(), "name", []byte("value"), time.Hour); return err },
+		"Kept":       func() error { _, err := s.Kept(t.Context(), "name"); return err },
+		"Drop":       func() error { return s.Drop(t.Context(), "name") },
 		"PingRecord": func() error { _, err := s.PingRecord(t.Context(), pinged); return err },
 		"PingRecords": func() error {
 			_, err := s.PingRecords(t.Context(), s.conn.key.topic(pinged).partition, uuid.Nil, 10)

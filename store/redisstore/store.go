@@ -94,6 +94,7 @@ type Store struct {
 	journal.Journal     // *topics
 	journal.Restorer    // *restorer
 	journal.Notebook    // *notes
+	journal.Shelf       // *shelf
 	journal.Pings       // *pings
 	subscriptions.Store // *records
 	// Leases are the leases of the hubs on the shards.
@@ -241,6 +242,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
 		Board:    &board{c},
 		Notebook: &notes{c},
+		Shelf:    &shelf{c},
 		Found:    found,
 		conn:     c, checks: checks, memory: memory, histories: histories, heads: heads, watcher: watcher, reader: reader,
 		appender: appender, records: records, reconciler: reconciler, lister: lister,

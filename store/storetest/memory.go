@@ -26,8 +26,9 @@ type Memory struct {
 	attempts map[uuid.UUID][]subscriptions.Attempt
 	pings    map[uuid.UUID]journal.PingRecord // by topic id
 	notes    [][]byte                         // the latest first
-	clock    uint64                           // counts the changes
-	changed  map[uuid.UUID]uint64             // of records, deleted ones too
+	shelf    map[string]shelved
+	clock    uint64               // counts the changes
+	changed  map[uuid.UUID]uint64 // of records, deleted ones too
 	hints    journal.Broadcast
 	// mint draws what a store draws at random. The model test replaces it, so that it repeats
 	// what the other store drew.

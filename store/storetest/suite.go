@@ -21,6 +21,7 @@ import (
 type Store interface {
 	journal.Journal
 	journal.Notebook
+	journal.Shelf
 	journal.Pings
 	journal.Restorer
 	subscriptions.Store
@@ -59,7 +60,7 @@ type Check struct {
 
 // Checks returns the suite.
 func Checks() []Check {
-	return slices.Concat(appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, pingChecks, noteChecks, restoreChecks, secretChecks)
+	return slices.Concat(appendChecks, headChecks, removeChecks, readChecks, trimChecks, damageChecks, gapChecks, watchChecks, durableChecks, recordChecks, commitChecks, pingChecks, noteChecks, shelfChecks, restoreChecks, secretChecks)
 }
 
 // Run runs the suite. It calls open for each check. open returns an empty store and closes it

@@ -59,6 +59,7 @@ type hubStore interface {
 	telemetry.Store
 	journal.Restorer
 	journal.Notebook
+	journal.Shelf
 	ID() string
 	// Ready is nil if the store can accept a notification. journal.ErrFull says that
 	// it has no room.
