@@ -109,6 +109,8 @@ type Options struct {
 	// Page returns the handler for the paths below PagePath. It uses api for everything that
 	// it shows and does. Nil: there is no page.
 	Page func(api http.Handler) http.Handler
+	// Links makes links for subscribers (`--subscriber-pages`). Nil: there are none.
+	Links *Links
 	// Hosts are the host names that browsers may use besides those of this machine
 	// (`--allow-host`).
 	Hosts []string
@@ -228,6 +230,8 @@ func (a *api) calls() []route {
 		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.ofSubscription(a.pause))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.ofSubscription(a.resume))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.ofSubscription(a.verify))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/link", "make a link to its page for its subscriber, which is good for 7 days", none, a.change("link", a.ofSubscription(a.makeLink))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}/link", "end all links to it", none, a.change("unlink", a.ofSubscription(a.revokeLinks))},
 		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,13 +46,14 @@ func (a *api) listAttempts(w http.ResponseWriter, r *http.Request) error {
 
 // attempt converts an attempt. If it got no answer, the error is the stored text.
 func attempt(a subscriptions.Attempt) Attempt {
-	status, reason := Outcome(a.Status)
-	if a.Error != "" {
-		reason = a.Error
+	status, failure := Outcome(a.Status)
+	reason := cmp.Or(a.Error, failure)
+	if reason != "" && failure == "" {
+		failure = "error"
 	}
 	return Attempt{
 		At: utc(a.At), NotificationID: a.NotificationID.String(), Attempt: a.Number,
-		Status: status, Error: reason, Duration: a.Duration.Seconds(),
+		Status: status, Error: reason, Failure: failure, Duration: a.Duration.Seconds(),
 	}
 }
 

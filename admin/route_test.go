@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -74,6 +75,24 @@ func (c *controlled) End(_ context.Context, _ uuid.UUID, reason, notice string) 
 	return c.err
 }
 
+// countedShelf counts the changes of links.
+type countedShelf struct {
+	*storetest.Memory
+	changes *atomic.Int64
+}
+
+func (s *countedShelf) Keep(ctx context.Context, name string, fresh []byte, life time.Duration) ([]byte, error) {
+	if strings.HasPrefix(name, beginsSeries) {
+		s.changes.Add(1)
+	}
+	return s.Memory.Keep(ctx, name, fresh, life)
+}
+
+func (s *countedShelf) Drop(ctx context.Context, name string) error {
+	s.changes.Add(1)
+	return s.Memory.Drop(ctx, name)
+}
+
 // tabled is a listener with one of each, and what it writes to the log.
 type tabled struct {
 	*controlled
@@ -100,6 +119,7 @@ func newTabled(o Options) *tabled {
 	o.Now = func() time.Time { return noon.Add(time.Hour / 2) }
 	o.Info = func(context.Context) Info { return Info{Version: "v1"} }
 	o.Metrics = http.NotFoundHandler()
+	o.Links = &Links{Shelf: &countedShelf{storetest.NewMemory(), &c.calls}, Now: o.Now}
 	o.Reload = func() []Reloaded {
 		c.calls.Add(1)
 		return c.reloaded

@@ -274,6 +274,7 @@ type Attempt struct {
 	Attempt        uint32    `json:"attempt"`          // from 1
 	Status         int       `json:"status,omitempty"` // HTTP; 0: Error says why there was none
 	Error          string    `json:"error,omitempty"`
+	Failure        string    `json:"failure,omitempty"` // the word for Error, as in Subscription.LastError
 	Duration       float64   `json:"duration_seconds"`
 	// Answer is the first 1 KiB of what the callback answered to one of the last three
 	// failures, as Readable. Only operators see it, and only at the hub that made the

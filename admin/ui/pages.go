@@ -89,24 +89,29 @@ type oneSubscription struct {
 }
 
 func (u *ui) subscription(r *http.Request) (view, error) {
-	var s oneSubscription
-	at := apiPath + "subscriptions/" + url.PathEscape(r.PathValue("id"))
+	s, err := u.history(r, r.PathValue("id"))
+	return view{Page: "subscription", Title: "Subscription " + callback(s.Callback), Data: s}, err
+}
+
+// history gets a subscription with its history.
+func (u *ui) history(r *http.Request, id string) (s oneSubscription, err error) {
+	at := apiPath + "subscriptions/" + url.PathEscape(id)
 	if err := u.get(r, at, nil, &s.Subscription); err != nil {
-		return view{}, err
+		return s, err
 	}
 	var attempts admin.Page[admin.Attempt]
 	var gaps admin.Page[admin.Gap]
 	if err := u.get(r, at+"/attempts", nil, &attempts); err != nil {
-		return view{}, err
+		return s, err
 	}
 	if err := u.get(r, at+"/gaps", nil, &gaps); err != nil {
-		return view{}, err
+		return s, err
 	}
 	for _, a := range attempts.Items {
 		s.Attempts = append([]admin.Attempt{a}, s.Attempts...)
 	}
 	s.Lost = gaps.Items
-	return view{Page: "subscription", Title: "Subscription " + callback(s.Callback), Data: s}, nil
+	return s, nil
 }
 
 func (u *ui) topics(r *http.Request) (view, error) {

@@ -22,16 +22,16 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type ui struct {
 	api   http.Handler
 	pages map[string]*template.Template
+	// layout is the template around each page, and wrong the page that shows an error.
+	layout, wrong string
 }
 
 // New returns the handler of all below admin.PagePath. It asks api, with the context of
 // each request, so that its role holds there as well.
 func New(api http.Handler) http.Handler {
-	u := &ui{api: api, pages: parse()}
+	u := &ui{api: api, pages: parse(), layout: "layout", wrong: "error"}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+admin.PagePath+"static/{name}", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
-	})
+	mux.HandleFunc("GET "+admin.PagePath+"static/{name}", static)
 	for path, show := range map[string]func(*http.Request) (view, error){
 		"{$}": u.now, "login": u.login, "find": u.find,
 		"subscriptions": u.subscriptions, "subscriptions/{id}": u.subscription,
@@ -49,6 +49,11 @@ func New(api http.Handler) http.Handler {
 		w.Header().Set("Content-Security-Policy", policy)
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// static serves a file that pages load.
+func static(w http.ResponseWriter, r *http.Request) {
+	http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
 }
 
 // view is a page: the name of its template, its title, and what it shows.
@@ -78,7 +83,7 @@ func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 		var no *refused
 		if errors.As(err, &no) {
 			status = no.Status
-			v = view{Page: "error", Title: http.StatusText(no.Status), Data: no}
+			v = view{Page: u.wrong, Title: http.StatusText(no.Status), Data: no}
 		}
 		if v.To != "" {
 			http.Redirect(w, r, v.To, http.StatusSeeOther)
@@ -87,7 +92,7 @@ func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 		_, cookie := r.Cookie("rshub_session")
 		f := frame{view: v, Path: r.URL.Path, Reader: admin.RoleOf(r.Context()) == admin.Reader, Sessions: cookie == nil, Done: done[r.URL.Query().Get("done")]}
 		var out bytes.Buffer
-		if err := u.pages[v.Page].ExecuteTemplate(&out, "layout", f); err != nil {
+		if err := u.pages[v.Page].ExecuteTemplate(&out, u.layout, f); err != nil {
 			panic(err) // a template that does not fit its data
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -166,6 +166,7 @@ func (a *App) adminHandler() http.Handler {
 		Refused:  a.metrics.Operator,
 		Reload:   a.reloads.reload,
 		Pprof:    a.cfg.Pprof,
+		Links:    a.links(),
 		Ready:    a.ready,
 		Info:     a.info,
 		Fleet:    a.fleet.now,

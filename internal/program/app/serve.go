@@ -94,7 +94,7 @@ func (a *App) adminServer() ingress.Options {
 
 func (a *App) publicServer() ingress.Options {
 	return ingress.Options{
-		Name: publicName, Handler: a.hub, Broken: a.hub.Broken,
+		Name: publicName, Handler: a.publicHandler(), Broken: a.hub.Broken,
 		Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Exempt: a.cfg.TrustedProxy,
 	}
 }

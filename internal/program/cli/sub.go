@@ -26,7 +26,7 @@ var states = []string{"pending", "active", "failing", "paused", "ended"}
 func Subscription(env Env) *cobra.Command {
 	return Group("sub", "Look at the subscriptions of a hub, and act on them",
 		subList(env), subInfo(env), subAttempts(env), subGaps(env), subRetry(env), subReplay(env),
-		subPause(env), subResume(env), subVerify(env), subRemove(env), subAll(env))
+		subPause(env), subResume(env), subVerify(env), subLink(env), subRemove(env), subAll(env))
 }
 
 func subList(env Env) *cobra.Command {

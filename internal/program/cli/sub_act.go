@@ -165,6 +165,30 @@ func subVerify(env Env) *cobra.Command {
 	})
 }
 
+func subLink(env Env) *cobra.Command {
+	var revoke bool
+	cmd := &cobra.Command{
+		Use: "link ID", Short: "Make a link for a subscriber to the page of its subscription",
+		Long: "Makes a link to a page that shows one subscription: its state, its failed deliveries\nand its gaps. Whoever has the link may also retry and replay, at a low rate, and\nnothing else. It is good for 7 days. The hub needs --subscriber-pages.\n\n" + subArgs,
+		Example: `  rshub sub link 0b9c2a17
+  rshub sub link 0b9c2a17 --revoke`,
+	}
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "end all links to the subscription")
+	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
+		at := subscriptions.path + "/" + j.id + "/link"
+		if revoke {
+			return answer(j.run, http.MethodDelete, at, nil, func(struct{}) string {
+				return "No link to subscription " + j.id + " works any more."
+			})
+		}
+		return report(j.run, http.MethodPost, at, nil, func(l admin.Link) error {
+			say(j.cmd.OutOrStdout(), "%s\n", Line(l.URL))
+			say(j.cmd.ErrOrStderr(), "Good until %s. Whoever has the link may use it; --revoke ends it.\n", instant(l.ExpiresAt))
+			return nil
+		})
+	})
+}
+
 func subRemove(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
