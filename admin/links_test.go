@@ -81,6 +81,24 @@ func TestLinks(t *testing.T) {
 	})
 }
 
+// racedShelf has another hub store a value between a look and the next call.
+type racedShelf struct{ *storetest.Memory }
+
+func (racedShelf) Kept(context.Context, string) ([]byte, error) { return nil, nil }
+
+// Of two hubs that look at the same time, one takes the turn.
+func TestTurnsOfLinksAreTakenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shelf, id := racedShelf{storetest.NewMemory()}, uuid.New()
+		for n := range 2 {
+			wait, err := (&Links{Shelf: shelf}).Take(t.Context(), id, "retry")
+			if err != nil || (wait == 0) != (n == 0) {
+				t.Errorf("hub %d: %v, %v", n, wait, err)
+			}
+		}
+	})
+}
+
 // All hubs together let the holder of a link do something once in a while.
 func TestTurnsOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
