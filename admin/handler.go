@@ -221,7 +221,8 @@ func (a *api) calls() []route {
 		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
 
 		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
-		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay", "dry_run" only counts; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
+		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay"; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
+		{http.MethodGet, "/api/v1/subscriptions/count", "how many that would be; ended ones do not count", []string{"topic", "state", "host", "after"}, a.countMany},
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},

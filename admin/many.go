@@ -66,12 +66,27 @@ func (a *api) changeMany(r *http.Request) (_ any, what zap.Field, _ error) {
 		return nil, what, err
 	}
 	m := &changer{do: func(ctx context.Context, id uuid.UUID) error { return manyActions[req.Action](ctx, c, id, req.Since) }}
-	if req.DryRun {
-		m.do = nil
-	}
 	err = a.walkMany(r.Context(), m, f, after)
 	what = zap.String("selected", req.Action+" "+r.URL.RawQuery+": "+m.String())
 	return m.Many, what, err
+}
+
+// countMany counts the subscriptions that changeMany would come to.
+func (a *api) countMany(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	f, err := parseFilter(q)
+	if err != nil {
+		return err
+	}
+	after, err := pageRequest{after: q.Get("after")}.afterID()
+	if err != nil {
+		return err
+	}
+	var m changer
+	if err := a.walkMany(r.Context(), &m, f, after); err != nil {
+		return err
+	}
+	return writeJSON(w, m.Many)
 }
 
 // changer does something with subscriptions, a batch at a time.
@@ -136,7 +151,7 @@ func (m *changer) flush(ctx context.Context) error {
 
 // readMany reads the body of a change of many subscriptions.
 func readMany(r *http.Request) (req ManyRequest, err error) {
-	if err = readObject(r, `{"action": "retry"}`, members{"action": &req.Action, "since": &req.Since, "dry_run": &req.DryRun}, "action"); err != nil {
+	if err = readObject(r, `{"action": "retry"}`, members{"action": &req.Action, "since": &req.Since}, "action"); err != nil {
 		return req, err
 	}
 	switch names := slices.Sorted(maps.Keys(manyActions)); {

@@ -77,9 +77,10 @@ const maxName = 200
 // person is who a request comes from.
 type person struct {
 	Role
-	// name is that which the proxy gives. Of others it says which token they have, or that
-	// they need none.
-	name string
+	// name is that which the proxy gives, if named. Of others it says which token they have,
+	// or that they need none.
+	name  string
+	named bool
 }
 
 // of returns the person of a request. An empty name: no proxy named one.
@@ -91,7 +92,7 @@ func (p *People) of(r *http.Request) (person, *problem) {
 	if name == "" {
 		return person{}, nil
 	}
-	who := person{Operator, Readable([]byte(name[:min(len(name), maxName)]))}
+	who := person{Operator, Readable([]byte(name[:min(len(name), maxName)])), true}
 	if p.RoleHeader != "" {
 		who.Role = Role(strings.ToLower(strings.TrimSpace(r.Header.Get(p.RoleHeader))))
 	}
@@ -106,6 +107,15 @@ type personKey struct{}
 func personOf(ctx context.Context) person {
 	p, _ := ctx.Value(personKey{}).(person)
 	return p
+}
+
+// PersonOf returns the name that a proxy gives for the person of a request; empty: it has a
+// token, or needs none.
+func PersonOf(ctx context.Context) string {
+	if p := personOf(ctx); p.named {
+		return p.name
+	}
+	return ""
 }
 
 // RoleOf returns the role of a request; empty: its path needs none.
@@ -154,7 +164,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 	case s.Token == nil && !isLocal(r.Host):
 		return nobody, RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the program with a token.")
 	case s.Token == nil:
-		return person{Operator, "local"}, "", nil
+		return person{Role: Operator, name: "local"}, "", nil
 	case slices.Contains(open, r.URL.Path), strings.HasPrefix(r.URL.Path, staticPath):
 		return nobody, "", nil
 	}
@@ -166,7 +176,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 	}
 	if token, ok := s.sessions.tokenOf(r, time.Now()); ok && isPage(r) {
 		if role := s.roleOf(token); role != "" {
-			return person{role, tokenName(role)}, "", nil
+			return person{Role: role, name: tokenName(role)}, "", nil
 		}
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -175,7 +185,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 		if role == "" {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
 		}
-		return person{role, tokenName(role)}, why, p
+		return person{Role: role, name: tokenName(role)}, why, p
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
 	return nobody, RefusedNoToken, needed()

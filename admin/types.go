@@ -303,12 +303,11 @@ type Verification struct {
 // ManyRequest is what POST /api/v1/subscriptions takes. The query selects the subscriptions,
 // as for the list.
 type ManyRequest struct {
-	Action string    `json:"action"`            // "retry", "replay", "pause", "resume" or "end"
-	Since  time.Time `json:"since,omitzero"`    // of a replay
-	DryRun bool      `json:"dry_run,omitempty"` // only count them
+	Action string    `json:"action"`         // "retry", "replay", "pause", "resume" or "end"
+	Since  time.Time `json:"since,omitzero"` // of a replay
 }
 
-// Many is its answer. 200: all is done. 202: there was too much to do for one call; the next
+// Many is its answer, and that of GET /api/v1/subscriptions/count. 200: all is done. 202: there was too much to do for one call; the next
 // one continues with ?after= and Next.
 type Many struct {
 	Matched int    `json:"matched"` // subscriptions that the query selects

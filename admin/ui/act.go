@@ -23,6 +23,8 @@ type action struct {
 var actions = map[string]action{
 	"subscriptions/retry":  {method: http.MethodPost, path: "/retry"},
 	"subscriptions/replay": {method: http.MethodPost, path: "/replay"},
+	"subscriptions/pause":  {method: http.MethodPost, path: "/pause"},
+	"subscriptions/resume": {method: http.MethodPost, path: "/resume"},
 	"subscriptions/end":    {method: http.MethodDelete, typed: "end"},
 	"topics/reset":         {method: http.MethodPost, path: "/reset", typed: "reset"},
 	"topics/forget":        {method: http.MethodDelete, typed: "forget", gone: true},
@@ -32,6 +34,7 @@ var actions = map[string]action{
 // done are the sentences about what was done.
 var done = map[string]string{
 	"retry": "It is tried now.", "replay": "The notifications since then are delivered again.", "end": "The subscription has ended, and its callback gets a denial.",
+	"pause": "It gets nothing until it is resumed.", "resume": "It gets what it missed, and everything new.",
 	"reset": "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
 	"reload": "The files were read again.",
 }

@@ -39,27 +39,42 @@ func (u *ui) ask(r *http.Request, method, path string, query url.Values, body, i
 	if err != nil {
 		return failed(err)
 	}
-	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
-	req.Header["X-Forwarded-For"] = r.Header["X-Forwarded-For"]
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	a := answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
-	u.api.ServeHTTP(&a, req)
-	if a.status >= http.StatusMultipleChoices {
-		var p admin.Problem
-		if json.Unmarshal(a.body.Bytes(), &p) != nil || p.Detail == "" {
-			p.Detail = http.StatusText(a.status)
-		}
-		return &refused{Status: a.status, Detail: p.Detail}
-	}
-	if into == nil {
-		return nil
+	a, err := u.answerTo(r, req)
+	if err != nil || into == nil {
+		return err
 	}
 	if err := json.Unmarshal(a.body.Bytes(), into); err != nil {
 		return failed(err)
 	}
 	return nil
+}
+
+// raw gets an answer of the API that is not JSON.
+func (u *ui) raw(r *http.Request, path string) (*answer, error) {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, (&url.URL{Path: path}).String(), http.NoBody)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return u.answerTo(r, req)
+}
+
+// answerTo has the API answer req, which is about r. An error is a *refused.
+func (u *ui) answerTo(r, req *http.Request) (*answer, error) {
+	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
+	req.Header["X-Forwarded-For"] = r.Header["X-Forwarded-For"]
+	a := &answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
+	u.api.ServeHTTP(a, req)
+	if a.status >= http.StatusMultipleChoices {
+		var p admin.Problem
+		if json.Unmarshal(a.body.Bytes(), &p) != nil || p.Detail == "" {
+			p.Detail = http.StatusText(a.status)
+		}
+		return nil, &refused{Status: a.status, Detail: p.Detail}
+	}
+	return a, nil
 }
 
 func failed(err error) error {

@@ -123,6 +123,7 @@ func (u *ui) topics(r *http.Request) (view, error) {
 type oneTopic struct {
 	admin.Topic
 	Notifications list[admin.Notification]
+	Refused       []admin.Refused
 	Timeline      timeline
 }
 
@@ -136,18 +137,101 @@ func (u *ui) topic(r *http.Request) (view, error) {
 	if t.Notifications, err = lists[admin.Notification](u, r, at+"/notifications"); err != nil {
 		return view{}, err
 	}
-	t.Timeline = newTimeline(t.Notifications.Items, t.Gaps)
+	var refused admin.Page[admin.Refused]
+	if err = u.get(r, apiPath+"refusals", url.Values{"topic": {t.URL}, "limit": {"10"}}, &refused); err != nil {
+		return view{}, err
+	}
+	t.Refused = refused.Items
+	f, err := u.fleet(r)
+	if err != nil {
+		return view{}, err
+	}
+	t.Timeline = newTimeline(t.Notifications.Items, t.Gaps, slowestOf(t.URL, f.Now), t.LastUntil)
 	return view{Page: "topic", Title: "Topic", Data: t}, nil
 }
 
+// oneNotification is a notification with its document, and who got it.
+type oneNotification struct {
+	admin.NotificationStatus
+	TopicID              string
+	Waiting, Passed, Got *admin.Page[admin.Receiver] // nil: none
+	Document             string                      // as a person reads it
+	Cut                  bool                        // it is only the beginning
+	Unread               string                      // why there is no document
+}
+
+// fewReceivers is how many subscriptions of each outcome the page of a notification names.
+const fewReceivers = "20"
+
 func (u *ui) notification(r *http.Request) (view, error) {
-	var n struct {
-		admin.NotificationStatus
-		TopicID string
+	var n oneNotification
+	at := apiPath + "notifications/" + url.PathEscape(r.PathValue("id"))
+	if err := u.get(r, at, nil, &n.NotificationStatus); err != nil {
+		return view{}, err
 	}
-	err := u.get(r, apiPath+"notifications/"+url.PathEscape(r.PathValue("id")), nil, &n.NotificationStatus)
 	n.TopicID = journal.TopicID(n.Topic).String()
-	return view{Page: "notification", Title: "Notification", Data: n}, err
+	for _, of := range []struct {
+		outcome string
+		count   int
+		into    **admin.Page[admin.Receiver]
+	}{{"pending", n.Pending, &n.Waiting}, {"skipped", n.Skipped, &n.Passed}, {"delivered", n.Delivered, &n.Got}} {
+		if of.count == 0 {
+			continue
+		}
+		*of.into = new(admin.Page[admin.Receiver])
+		if err := u.get(r, at+"/subscriptions", url.Values{"outcome": {of.outcome}, "limit": {fewReceivers}}, *of.into); err != nil {
+			return view{}, err
+		}
+	}
+	document, err := u.raw(r, at+"/document")
+	if err != nil {
+		n.Unread = err.Error()
+	} else {
+		n.Document, n.Cut = readable(document.body.Bytes())
+	}
+	return view{Page: "notification", Title: "Notification", Data: n}, nil
+}
+
+// document hands on the document of a notification as it was published.
+func (u *ui) document(w http.ResponseWriter, r *http.Request) {
+	got, err := u.raw(r, apiPath+"notifications/"+url.PathEscape(r.PathValue("id"))+"/document")
+	if err != nil {
+		u.show(func(*http.Request) (view, error) { return view{}, err })(w, r)
+		return
+	}
+	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Length"} {
+		w.Header()[name] = got.header[name]
+	}
+	_, _ = got.body.WriteTo(w) // the reader may have gone
+}
+
+func (u *ui) refusals(r *http.Request) (view, error) {
+	l, err := lists[admin.Refused](u, r, apiPath+"refusals", "topic", "kind")
+	return view{Page: "refusals", Title: "Refusals", Data: l}, err
+}
+
+func (u *ui) publishers(r *http.Request) (view, error) {
+	var p admin.Page[admin.Publisher]
+	err := u.get(r, apiPath+"publishers", nil, &p)
+	return view{Page: "publishers", Title: "Publishers", Data: p}, err
+}
+
+func (u *ui) settings(r *http.Request) (view, error) {
+	var p admin.Page[admin.Setting]
+	err := u.get(r, apiPath+"settings", nil, &p)
+	return view{Page: "settings", Title: "Settings", Data: p}, err
+}
+
+// slowestOf is the subscription to a topic that is the furthest behind, as far as the hubs
+// name it; nil: they name none.
+func slowestOf(topic string, now admin.Now) *admin.Laggard {
+	var slowest *admin.Laggard
+	for _, l := range slices.Concat(now.Failing, now.Slowest) {
+		if l.Topic == topic && (slowest == nil || l.Lag.Seconds > slowest.Lag.Seconds) {
+			slowest = &l
+		}
+	}
+	return slowest
 }
 
 // hub shows where the hub is and what it runs on.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/journal"
 )
 
 // The size of the timeline's drawing.
@@ -17,6 +18,7 @@ type timeline struct {
 	Width, Height int
 	Begin, End    time.Time
 	Bars          []bar
+	Says          string // about the slowest subscription
 }
 
 // bar is an interval in the drawing.
@@ -28,20 +30,13 @@ type bar struct {
 // leastBar is how wide a bar is at least, so that it can be seen.
 const leastBar = 2
 
-// newTimeline draws notifications and gaps. Without any times there is nothing to draw.
-func newTimeline(list []admin.Notification, gaps []admin.Gap) timeline {
+// newTimeline draws notifications and gaps, and where the slowest subscription is; head is
+// the end of the topic. Without any times there is nothing to draw.
+func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Laggard, head time.Time) timeline {
 	t := timeline{Width: timelineWidth, Height: timelineHeight}
-	reach := func(from, until time.Time) {
-		if t.Begin.IsZero() || !from.IsZero() && from.Before(t.Begin) {
-			t.Begin = from
-		}
-		if until.After(t.End) {
-			t.End = until
-		}
-	}
 	for _, n := range list {
 		if !n.From.IsZero() {
-			reach(n.From, n.Until)
+			t.reach(n.From, n.Until)
 		}
 	}
 	if t.Begin.IsZero() {
@@ -49,24 +44,49 @@ func newTimeline(list []admin.Notification, gaps []admin.Gap) timeline {
 	}
 	for _, g := range gaps {
 		if g.Until.After(t.Begin) {
-			reach(g.From, g.Until)
+			t.reach(g.From, g.Until)
 		}
-	}
-	whole := max(t.End.Sub(t.Begin), time.Second)
-	add := func(from, until time.Time, class, says string) {
-		x := float64(from.Sub(t.Begin)) / float64(whole) * timelineWidth
-		width := max(float64(until.Sub(from))/float64(whole)*timelineWidth, leastBar)
-		t.Bars = append(t.Bars, bar{X: min(x, timelineWidth-leastBar), Width: width, Class: class, Says: says + ", from " + plain(from) + " until " + plain(until)})
 	}
 	for _, n := range list {
 		if !n.From.IsZero() {
-			add(n.From, n.Until, "accepted", "accepted "+plain(n.ReceivedAt))
+			t.draw(n.From, n.Until, "accepted", "accepted "+plain(n.ReceivedAt))
 		}
 	}
 	for _, g := range gaps {
+		class := "gap"
+		if g.Reason == journal.GapRolledBack {
+			class = "rewind"
+		}
 		if g.Until.After(t.Begin) && !g.From.IsZero() {
-			add(g.From, g.Until, "gap", "gap, "+g.Reason)
+			t.draw(g.From, g.Until, class, "gap, "+g.Reason)
+		}
+	}
+	if slowest != nil && !head.IsZero() && slowest.Lag.Notifications > 0 {
+		at := head.Add(-time.Duration(slowest.Lag.Seconds * float64(time.Second)))
+		t.Says = callback(slowest.Callback) + " is the furthest behind: by " + count(slowest.Lag.Notifications, "notification", "notifications") + ", " + seconds(slowest.Lag.Seconds) + "."
+		if !at.Before(t.Begin) && !at.After(t.End) {
+			t.draw(at, at, "slowest", t.Says)
 		}
 	}
 	return t
+}
+
+// reach makes the drawing long enough for an interval.
+func (t *timeline) reach(from, until time.Time) {
+	if t.Begin.IsZero() || !from.IsZero() && from.Before(t.Begin) {
+		t.Begin = from
+	}
+	if until.After(t.End) {
+		t.End = until
+	}
+}
+
+func (t *timeline) draw(from, until time.Time, class, says string) {
+	whole := max(t.End.Sub(t.Begin), time.Second)
+	x := float64(from.Sub(t.Begin)) / float64(whole) * timelineWidth
+	width := max(float64(until.Sub(from))/float64(whole)*timelineWidth, leastBar)
+	if !until.Equal(from) {
+		says += ", from " + plain(from) + " until " + plain(until)
+	}
+	t.Bars = append(t.Bars, bar{X: min(x, timelineWidth-leastBar), Width: width, Class: class, Says: says})
 }

@@ -36,10 +36,13 @@ func New(api http.Handler) http.Handler {
 		"{$}": u.now, "login": u.login, "find": u.find,
 		"subscriptions": u.subscriptions, "subscriptions/{id}": u.subscription,
 		"topics": u.topics, "topics/{id}": u.topic, "notifications/{id}": u.notification,
-		"hub": u.hub,
+		"subscriptions/all": u.askMany, "refusals": u.refusals, "publishers": u.publishers, "settings": u.settings, "hub": u.hub,
 	} {
 		mux.HandleFunc("GET "+admin.PagePath+path, u.show(show))
 	}
+	mux.HandleFunc("GET "+admin.PagePath+"notifications/{id}/document", u.document)
+	mux.HandleFunc("POST "+admin.PagePath+"subscriptions/all", u.doMany)
+	mux.HandleFunc("POST "+admin.PagePath+"subscriptions/{id}/verify", u.show(u.verify))
 	mux.HandleFunc("POST "+admin.PagePath+"{kind}/{id}/{action}", u.act)
 	mux.HandleFunc("POST "+admin.PagePath+"hub/reload", u.reload)
 	mux.HandleFunc(admin.PagePath, u.show(func(r *http.Request) (view, error) {
@@ -70,6 +73,7 @@ type view struct {
 type frame struct {
 	view
 	Path     string
+	Who      string // the person, if a proxy names one
 	Reader   bool   // may change nothing
 	Sessions bool   // there is a session to end
 	Done     string // what a form did a moment ago
@@ -90,7 +94,7 @@ func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 			return
 		}
 		_, cookie := r.Cookie("rshub_session")
-		f := frame{view: v, Path: r.URL.Path, Reader: admin.RoleOf(r.Context()) == admin.Reader, Sessions: cookie == nil, Done: done[r.URL.Query().Get("done")]}
+		f := frame{view: v, Path: r.URL.Path, Who: admin.PersonOf(r.Context()), Reader: admin.RoleOf(r.Context()) == admin.Reader, Sessions: cookie == nil, Done: done[r.URL.Query().Get("done")]}
 		var out bytes.Buffer
 		if err := u.pages[v.Page].ExecuteTemplate(&out, u.layout, f); err != nil {
 			panic(err) // a template that does not fit its data

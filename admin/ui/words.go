@@ -15,7 +15,9 @@ import (
 // words are the functions that templates use.
 var words = template.FuncMap{
 	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
-	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "ended"} }, "host": host, "callback": callback, "percent": percent, "plain": plain,
+	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
+	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },
+	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "percent": percent, "plain": plain,
 }
 
 // seconds is a number of seconds for a person.

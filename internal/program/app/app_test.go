@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func newApp(t *testing.T, args ...string) *App {
 	t.Helper()
-	cfg, _, err := config.Load(append([]string{
+	cfg, origins, err := config.Load(append([]string{
 		"--dev", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(t.TempDir(), "data"),
 	}, args...), nil)
 	if err != nil {
@@ -44,6 +44,7 @@ func newApp(t *testing.T, args ...string) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.ShowSettings(origins)
 	return a
 }
 

@@ -130,6 +130,7 @@ func (p *pages) walk(begin string) map[string]string {
 					p.t.Errorf("%s: %v", path, err)
 				case to.IsAbs() && (to.Scheme != "http" && to.Scheme != "https" || attribute(n, "rel") != "noreferrer noopener"):
 					p.t.Errorf("%s: a link leads to %s", path, to)
+				case slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "download" }): // no page
 				case !to.IsAbs() && !strings.HasPrefix(to.Path, "/ui/find"):
 					to.Fragment = ""
 					left = append(left, to.String())
@@ -147,6 +148,7 @@ func TestPages(t *testing.T) {
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "<script>no</script> \u202e\x1b[2J")
 			return
 		}
 		_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
@@ -188,6 +190,13 @@ func TestPages(t *testing.T) {
 		}
 		return ""
 	})
+	postUntil(t, http.StatusBadRequest, "http://"+a.Addr()+"/", "application/xml", "<script>alert(1)", `<`+topic+`>; rel="self", <`+a.HubURL()+`>; rel="hub"`)
+	eventually(t, func() string { // it is noted after the answer
+		if list, err := a.refusals.list(t.Context()); err != nil || len(list) != 1 {
+			return fmt.Sprint(list, err)
+		}
+		return ""
+	})
 	found := p.walk("/ui/")
 	badID, topicID := subscriptions.ID(topic, bad).String(), journal.TopicID(topic).String()
 	var notificationID string
@@ -202,10 +211,13 @@ func TestPages(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/ui/":                                {"1 subscription fails, of 2; the hub tries again.", "First loss", "is given up on", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
 		"/ui/subscriptions":                   {"Failing the longest", "active", "failing"},
-		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription"},
+		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription", "<pre class=\"answer\">&lt;script&gt;no&lt;/script&gt; \ufffd\ufffd[2J</pre>"},
 		"/ui/topics":                          {"/ui/topics/" + topicID},
-		"/ui/topics/" + topicID:               {"notification 1", "<rect class=\"accepted\"", "Reset the topic"},
-		"/ui/notifications/" + notificationID: {"delivered to</dt><dd>1", "not delivered yet</dt><dd>1"},
+		"/ui/topics/" + topicID:               {"notification 1", "<rect class=\"accepted\"", "Reset the topic", "Refused in the last day", "is the furthest behind: by 1 notification"},
+		"/ui/notifications/" + notificationID: {"delivered to</dt><dd>1", "not delivered yet</dt><dd>1", "Who waits for it", "Who got it", "  &lt;rs:md capability"},
+		"/ui/refusals":                        {"not-well-formed, 400", "Line 1, column"},
+		"/ui/publishers":                      {"without a credential", ">1</a>"},
+		"/ui/settings":                        {"<code>listen</code>", "<b>--listen</b>"},
 		"/ui/hub":                             {a.HubURL(), "embedded"},
 	} {
 		for _, w := range want {
@@ -260,6 +272,25 @@ func TestPages(t *testing.T) {
 	}
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"yesterday"}}, http.StatusBadRequest), "Say since when")
 	says(p.post("/ui/topics/"+topicID+"/end", nil, http.StatusNotFound), "There is no such form.")
+	document, err := http.Get(p.base + "/ui/notifications/" + notificationID + "/document") //nolint:noctx,gosec // it is closed below, and ends with the hub
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(document.Body); err != nil || document.Body.Close() != nil || string(text) != notification(0, 1) || !strings.HasPrefix(document.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the document: %v %s", document.Header, text)
+	}
+	says(p.post("/ui/subscriptions/"+badID+"/verify", nil, http.StatusOK), "Confirmed: it wants the topic.")
+	says(p.post("/ui/subscriptions/"+badID+"/pause", nil, http.StatusOK), "It gets nothing since the operator paused it")
+	says(p.post("/ui/subscriptions/"+badID+"/retry", nil, http.StatusConflict), "is paused")
+	says(p.get("/ui/subscriptions?state=paused"), badID)
+	says(p.post("/ui/subscriptions/"+badID+"/resume", nil, http.StatusOK), "everything new")
+	// Many at once need their number.
+	says(p.get("/ui/subscriptions/all?do=pause&topic="+url.QueryEscape(topic)), "<strong>2 subscriptions</strong>")
+	says(p.send(http.MethodGet, "/ui/subscriptions/all?do=explode", nil, http.StatusBadRequest), "Choose what to do")
+	says(p.send(http.MethodGet, "/ui/subscriptions/all?do=replay", nil, http.StatusBadRequest), "Say since when")
+	says(p.post("/ui/subscriptions/all?topic="+url.QueryEscape(topic), url.Values{"do": {"pause"}, "confirm": {"3"}}, http.StatusBadRequest), "There are 2 subscriptions now")
+	says(p.post("/ui/subscriptions/all?topic="+url.QueryEscape(topic), url.Values{"do": {"pause"}, "confirm": {"2"}}, http.StatusOK), "2 subscriptions: paused.")
+	says(p.post("/ui/subscriptions/all?state=paused", url.Values{"do": {"resume"}, "confirm": {"2"}}, http.StatusOK), "2 subscriptions: resumed.")
 	says(p.post("/ui/subscriptions/"+badID+"/retry", nil, http.StatusOK), "It is tried now.")
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"2026-01-01T00:00"}}, http.StatusOK), "delivered again")
 	says(p.post("/ui/hub/reload", nil, http.StatusOK), "The files were read again.")

@@ -67,9 +67,7 @@ something that subscribers notice.`,
 		}
 		req := admin.ManyRequest{Action: action.call, Since: from.UTC()}
 		if action.asks != "" && !yes {
-			count := req
-			count.DryRun = true
-			m, err := changeMany(r, query, count)
+			m, err := eachPage(r, http.MethodGet, subscriptions.path+"/count", query, nil)
 			if err != nil {
 				return err
 			}
@@ -77,7 +75,7 @@ something that subscribers notice.`,
 				return err
 			}
 		}
-		m, err := changeMany(r, query, req)
+		m, err := eachPage(r, http.MethodPost, subscriptions.path, query, req)
 		if err != nil {
 			return err
 		}
@@ -93,13 +91,13 @@ something that subscribers notice.`,
 	})
 }
 
-// changeMany repeats the call until the hub has reached the last subscription, and returns
-// the sums.
-func changeMany(r *run, query url.Values, req admin.ManyRequest) (sum admin.Many, err error) {
+// eachPage repeats a call until the hub has come to the last subscription, and returns the
+// sum.
+func eachPage(r *run, method, path string, query url.Values, body any) (sum admin.Many, err error) {
 	query.Del("after")
 	for {
 		var m admin.Many
-		if err := r.client.call(r.cmd.Context(), http.MethodPost, subscriptions.path, query, req, &m); err != nil {
+		if err := r.client.call(r.cmd.Context(), method, path, query, body, &m); err != nil {
 			return sum, err
 		}
 		sum.Matched, sum.Done, sum.Skipped = sum.Matched+m.Matched, sum.Done+m.Done, sum.Skipped+m.Skipped
@@ -107,7 +105,7 @@ func changeMany(r *run, query url.Values, req admin.ManyRequest) (sum admin.Many
 			return sum, nil
 		}
 		query.Set("after", m.Next)
-		if !req.DryRun {
+		if m.Done > 0 {
 			say(r.cmd.ErrOrStderr(), "In progress: %s so far.\n", quantity.Count(int64(sum.Done), "subscription", "subscriptions"))
 		}
 	}
