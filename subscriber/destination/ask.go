@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// ask sends a GET, and follows redirects to hosts that may be called. The answer is
-// 200, 206 or 304; its body holds one of the host's slots until it is closed.
+// ask sends a GET, and follows redirects to allowed hosts. The response is 200, 206 or
+// 304. Its body occupies one of the slots of the host until it is closed.
 func (w *hosts) ask(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	answer, err := web.Ask(ctx, web.DoerFunc(w.inSlot), web.Request{Method: http.MethodGet, URL: address, Header: header})
 	var none *web.UnansweredError
@@ -30,8 +30,8 @@ func (w *hosts) ask(ctx context.Context, address string, header http.Header) (*h
 	return nil, &subscriber.StatusError{URL: answer.URL, Status: answer.StatusCode, RetryAfter: retryAfter(answer.Header)}
 }
 
-// inSlot sends a request when its host has a slot for it, which it has until the body of
-// the answer is closed.
+// inSlot waits for a slot of the host and sends a request. The slot is free again when the
+// body of the response is closed.
 func (w *hosts) inSlot(req *http.Request) (*http.Response, error) {
 	h, err := w.host(req.URL)
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *hosts) inSlot(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// closing does something else, too, when it is closed, which happens once.
+// closing calls then when it is closed, which happens once.
 type closing struct {
 	io.ReadCloser
 	then func()
@@ -60,7 +60,7 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// resolve is the address that a reference in a document means.
+// resolve returns the address of a reference in a document.
 func resolve(base, ref string) (string, error) { return web.Resolve(base, resourcesync.EncodeURI(ref)) }
 
 // ifChanged sets the conditions of a request; false: there are none.

@@ -14,8 +14,8 @@ import (
 type desired struct {
 	url     string
 	set     string
-	more    []string // other sets that have a deleted one not any more either
-	length  int64    // -1: not said
+	more    []string // other sets that do not have a deleted resource any more
+	length  int64    // -1: unknown
 	digests resourcesync.Digests
 	lastMod time.Time
 	mirrors []mirror
@@ -24,8 +24,7 @@ type desired struct {
 	changedAt      time.Time
 	notificationID string
 
-	// unlisted says that no Change List will tell of the change again, so that its
-	// deletion is remembered.
+	// unlisted says that no Change List repeats the change, so its deletion is recorded.
 	unlisted bool
 
 	force bool  // the file in the copy is not to be trusted
@@ -34,10 +33,10 @@ type desired struct {
 	mark  bool  // only record that the set lists it
 	held  error // why its file must not be deleted now; nil: it may
 
-	open func() (io.ReadCloser, error) // its content, where that is at hand
+	open func() (io.ReadCloser, error) // its content in a package; nil: it is in none
 }
 
-// mirror is a link to the same bytes (duplicate), or to others that will do
+// mirror is a link to the same bytes (duplicate), or to others that serve as well
 // (alternate).
 type mirror struct {
 	URL       string `json:"url"`
@@ -47,7 +46,7 @@ type mirror struct {
 	Hash      string `json:"hash,omitempty"`
 }
 
-// desiredFrom is what an entry says.
+// desiredFrom returns what an entry describes.
 func desiredFrom(set string, e *resourcesync.Entry) desired {
 	w := desired{
 		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
@@ -83,25 +82,26 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 	return w
 }
 
-// asListed is what an entry of a list or dump of resources says: that there is such a
-// resource. It can't be deleted by what it says of changes, past Options.MaxDelete.
+// asListed returns what an entry of a list or dump of resources describes: that the
+// resource exists. What it says of changes does not count, so it cannot delete past
+// Options.MaxDelete.
 func asListed(w desired) desired {
 	w.change, w.changedAt = "", time.Time{}
 	return w
 }
 
-// Pauses between the tries of a resource that could not be had, while following.
+// Pauses between the tries of a failure, while following.
 const (
 	againFirst = 2 * time.Second
 	againMax   = time.Hour
 )
 
-// backoff is the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
+// backoff returns the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
 func backoff(tries int, most time.Duration) time.Duration {
 	return min(againFirst<<min(tries, 12), most)
 }
 
-// failure is what is stored of a resource that could not be fetched or deleted.
+// failure returns what is stored of a resource that could not be fetched or deleted.
 func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
 	return &failure{
@@ -110,7 +110,7 @@ func (w *desired) failure(why error) *failure {
 	}
 }
 
-// again is what is wanted of a resource that could not be had.
+// again returns what is wanted of a resource that failed.
 func (f *failure) again(url string) desired {
 	return desired{
 		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
@@ -118,10 +118,10 @@ func (f *failure) again(url string) desired {
 	}
 }
 
-// leavingSets are the sets that have a deleted resource not any more.
+// leavingSets returns the sets that do not have a deleted resource any more.
 func (w *desired) leavingSets() []string { return append([]string{w.set}, w.more...) }
 
-// membershipChange is what a set says of a resource with it; nil: what was known already.
+// membershipChange returns what the set says about its membership; nil: nothing new.
 func (w *desired) membershipChange() *membershipChange {
 	switch {
 	case w.change.Removes():

@@ -11,7 +11,8 @@ import (
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
-// applyDump puts what a Resource Dump has into the copy, and returns the resources that it lists.
+// applyDump puts the resources of a Resource Dump into the copy, and returns the resources
+// that it lists.
 func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, t *tally) (map[key]struct{}, error) {
 	listed := map[key]struct{}{}
 	for e, err := range docs.entries() {
@@ -35,8 +36,8 @@ func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, n
 	return listed, s.reconciler.carryOut(ctx, t, "baseline", len(newer), marks(newer))
 }
 
-// changeDumps reads the packages of a Change Dump that end after since. For each it calls
-// use with the changes in it, and until when they are.
+// changeDumps reads the packages of a Change Dump that end after since. For each package
+// it calls use with the changes in it, and with the time up to which they are complete.
 func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func(wants []desired, until time.Time) error) error {
 	address := set.Documents[resourcesync.ChangeDump]
 	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
@@ -107,7 +108,7 @@ func (l *lists) withPackage(ctx context.Context, e *resourcesync.Entry, capabili
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("the package %s: %w", e.Loc, err)
 	}
-	if ctx.Err() == nil { // what was fetched whole need not be fetched again
+	if ctx.Err() == nil { // if interrupted, a package that is whole is not fetched again
 		_ = l.fetcher.tree.root.Remove(name)
 	}
 	return err
@@ -128,7 +129,7 @@ func (l *lists) openPackage(name, capability string, use func(*resourcesync.Dump
 		return biglist.Explain(err, l.most)
 	}
 	if head := d.Head(); head.Capability != capability {
-		return fmt.Errorf("its manifest is a %q, and a %q is wanted", head.Capability, capability)
+		return fmt.Errorf("its manifest is a %q, not a %q", head.Capability, capability)
 	}
 	return use(d)
 }

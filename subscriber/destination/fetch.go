@@ -15,8 +15,8 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// mismatchError says that bytes came which are not those that the Source describes.
-// Short: the answer may have been cut off.
+// mismatchError says that the received bytes are not those that the Source describes.
+// Short: the response may have been cut off.
 type mismatchError struct {
 	what  string
 	short bool
@@ -24,13 +24,13 @@ type mismatchError struct {
 
 func (e *mismatchError) Error() string { return e.what }
 
-// refusedError says that a resource will not be had however often it is asked for.
+// refusedError says that a resource cannot be fetched, however often it is tried.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// fetcher brings resources into the copy, each verified before it takes its place.
+// fetcher brings resources into the copy, each verified before it gets its place.
 type fetcher struct {
 	maxFile int64 // Options.MaxFile
 	log     *slog.Logger
@@ -40,9 +40,9 @@ type fetcher struct {
 	space   *space
 }
 
-// fetch brings a resource into the copy: from its address, or else from one that
-// the Source names instead. It returns the record of it. The path stays the
-// resource's until release.
+// fetch brings a resource into the copy: from its address, or else from an alternate or
+// mirror that the Source names. It returns the record. The path stays reserved for the
+// resource until release.
 func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 	if w.open == nil {
 		if err := askable(w.url); err != nil {
@@ -69,7 +69,7 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 		if err == nil || fatal(err) || full(err) {
 			return f, err
 		}
-		ft.log.Warn("a resource in a package is not what the Source says; it is fetched by itself", "event", "package_wrong", "url", w.url, "error", err)
+		ft.log.Warn("a resource in a package is not what the Source says; it is fetched from its own address", "event", "package_wrong", "url", w.url, "error", err)
 	}
 	f, err = ft.fetchFrom(ctx, w, w.url, p)
 	if err == nil || ctx.Err() != nil || fatal(err) || full(err) {
@@ -86,15 +86,15 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 		}
 		if f, other := ft.fetchFrom(ctx, instead, address, p); other == nil {
 			f.Instead = address
-			ft.log.Warn("a resource came from an address that is named instead of it", "event", "instead", "url", w.url, "instead", address, "error", err)
+			ft.log.Warn("a resource came from an alternate or mirror", "event", "instead", "url", w.url, "instead", address, "error", err)
 			return f, nil
 		}
 	}
 	return file{}, err
 }
 
-// adopt takes a file that is there already: one that was fetched and not recorded
-// before a crash, or that was there before the copy was.
+// adopt uses a file that exists already: it was fetched and not recorded before a crash,
+// or it was there before the copy.
 func (ft *fetcher) adopt(ctx context.Context, w desired, p string) (file, bool) {
 	if len(w.digests.Algorithms()) == 0 {
 		return file{}, false
@@ -110,7 +110,7 @@ func (ft *fetcher) adopt(ctx context.Context, w desired, p string) (file, bool) 
 	return file{Path: p, Set: w.set, Length: n, Hash: got.String(), Said: true, LastMod: w.lastMod}, true
 }
 
-// put writes a resource whose content is at hand.
+// put writes a resource whose content is in a package.
 func (ft *fetcher) put(w desired, p string) (file, error) {
 	part, err := ft.openPartial(w, w.url, p, false)
 	if err != nil {
@@ -128,8 +128,8 @@ func (ft *fetcher) put(w desired, p string) (file, error) {
 	return part.moveIn(w, p)
 }
 
-// fetchFrom tries an address up to fetchTries times, and more often where its host
-// asks to come again.
+// fetchFrom tries an address up to fetchTries times, and more often if its host asks to
+// come again.
 func (ft *fetcher) fetchFrom(ctx context.Context, w desired, address, p string) (file, error) {
 	if err := askable(address); err != nil {
 		return file{}, err
@@ -140,13 +140,13 @@ func (ft *fetcher) fetchFrom(ctx context.Context, w desired, address, p string) 
 	return patiently(ctx, func() (file, error) { return ft.fetchOnce(ctx, w, address, p) })
 }
 
-// askable returns a *refusedError for an address that nothing can be asked for at. What the
-// Source wrote without percent-encoding is encoded by now.
+// askable returns a *refusedError for an address that no request can be sent to.
+// Characters that the Source did not percent-encode are encoded by now.
 func askable(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		err = errors.Unwrap(err) // without the address, which stands beside it
+		err = errors.Unwrap(err) // without the address, which the caller adds
 	case u.Scheme == "":
 		err = errors.New("it is relative")
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -157,10 +157,10 @@ func askable(address string) error {
 	if err == nil {
 		return nil
 	}
-	return &refusedError{fmt.Errorf("the address that the Source gives is none that can be asked (%w); ask its operator to write an http or https URL", err)}
+	return &refusedError{fmt.Errorf("no request can be sent to the address that the Source gives (%w); ask its operator to write an http or https URL", err)}
 }
 
-// patiently does something again where that may help.
+// patiently tries again while that may help.
 func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	wait := tryFirst
 	for try := 1; ; try++ {
@@ -173,14 +173,14 @@ func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
 		if try >= askedTries || !asked && try >= fetchTries {
 			return v, err
 		}
-		if !asked && !clock.Sleep(ctx, wait) { // for who asked, web waits
+		if !asked && !clock.Sleep(ctx, wait) { // hosts.Do waits if the host asked
 			return v, ctx.Err()
 		}
 		wait = min(4*wait, tryMax)
 	}
 }
 
-// passing reports whether an error may be another one next time.
+// passing reports whether an error may pass by itself.
 func passing(err error) bool {
 	var (
 		status   *subscriber.StatusError
@@ -202,7 +202,7 @@ func passing(err error) bool {
 	return true
 }
 
-// fetchOnce asks for a resource, and renames what came once it is verified.
+// fetchOnce requests a resource, verifies it, and renames it to its place.
 func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) (file, error) {
 	part, err := ft.openPartial(w, address, p, true)
 	if err != nil {
@@ -222,7 +222,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusNotModified {
 		if !conditional {
-			return file{}, &refusedError{fmt.Errorf("%s answered 304 to a question without a condition", address)}
+			return file{}, &refusedError{fmt.Errorf("%s answered 304 to a request without a condition", address)}
 		}
 		have.LastMod = w.lastMod
 		return have, nil
@@ -239,8 +239,8 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 	return f, err
 }
 
-// unlessChanged asks for a resource only if it is another than the copy has, where
-// the Source gives no hash that would tell.
+// unlessChanged makes the request conditional if the Source gives no hash that would show
+// a change. It returns the record of the file that the copy has.
 func (ft *fetcher) unlessChanged(w desired, p string, header http.Header) (file, bool) {
 	f, ok := ft.state.file(w.url)
 	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
@@ -252,8 +252,8 @@ func (ft *fetcher) unlessChanged(w desired, p string, header http.Header) (file,
 	return f, ifChanged(header, f.ETag, f.Modified)
 }
 
-// limit is how many bytes of a resource are read at most. A length that the Source gives
-// only ever lowers it.
+// limit returns how many bytes of a resource are read at most. A length that the Source
+// states can only lower it.
 func (ft *fetcher) limit(w desired) int64 {
 	if w.length >= 0 {
 		return min(w.length, ft.maxFile)
@@ -261,8 +261,8 @@ func (ft *fetcher) limit(w desired) int64 {
 	return ft.maxFile
 }
 
-// tooLarge returns an error for a resource that is longer than Options.MaxFile by what the
-// Source says: it need not be asked for.
+// tooLarge returns an error if the Source states a length over Options.MaxFile. Then no
+// request is sent.
 func (ft *fetcher) tooLarge(w desired) error {
 	if w.length <= ft.maxFile {
 		return nil

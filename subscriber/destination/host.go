@@ -14,15 +14,15 @@ import (
 // to be left alone.
 type host struct {
 	name  string
-	slots chan struct{} // has one for each request that may be sent now
+	slots chan struct{} // one element for each request that may be sent now
 
 	mu      sync.Mutex
-	until   time.Time // nothing is sent before
-	down    time.Time // it does not answer: nothing is tried before
-	bad     int       // answers in a row that were none
-	good    int       // answers since the number of slots was raised
-	kept    int       // slots that are kept back
-	surplus int       // slots to be kept back when they are left
+	until   time.Time // no request is sent before
+	down    time.Time // the host does not answer: no request is tried before
+	bad     int       // failures in a row
+	good    int       // responses since the number of slots was raised
+	kept    int       // slots that are withheld
+	surplus int       // slots to be withheld when they become free
 }
 
 func newHost(name string, parallel int) *host {
@@ -65,14 +65,14 @@ func (e *awayError) Error() string {
 	return fmt.Sprintf("%s %s; it is called again in %v", e.host, e.why, e.wait.Round(time.Second))
 }
 
-// Timeout makes it one for egress.Classify: the host can't be reached now.
+// Timeout makes it a FailureTimeout for egress.Classify: the host cannot be reached now.
 func (e *awayError) Timeout() bool { return true }
 
 // Temporary makes it a net.Error.
 func (e *awayError) Temporary() bool { return true }
 
-// wait waits until the host may be called: an error says that this would take too
-// long, or that ctx ended.
+// wait waits until the host may be called. An error says that this would take too long, or
+// that ctx ended.
 func (h *host) wait(ctx context.Context) error {
 	for {
 		h.mu.Lock()
@@ -93,7 +93,7 @@ func (h *host) wait(ctx context.Context) error {
 	}
 }
 
-// worse counts a failure, and has the host rest after many in a row. Called with mu held.
+// worse counts a failure, and lets the host rest after many in a row. Called with mu held.
 func (h *host) worse() {
 	if h.bad++; h.bad >= 20+2*cap(h.slots) {
 		h.down = time.Now().Add(hostRest)
@@ -111,7 +111,7 @@ func (h *host) answered(status int, after time.Duration) {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		h.worse()
 		now := time.Now()
-		if now.After(h.until) { // those that were under way are not counted twice
+		if now.After(h.until) { // responses to requests that were under way do not halve again
 			h.surplus += open / 2
 		}
 		h.until = later(h.until, now.Add(max(after, time.Second)))

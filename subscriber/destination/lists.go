@@ -18,7 +18,7 @@ import (
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
-// What a list and its parts may be, together.
+// The most that a list and its parts may have, together.
 const (
 	maxLists     = 16 << 30 // bytes of all
 	maxResources = 50_000_000
@@ -26,30 +26,30 @@ const (
 
 // lists reads the lists and dumps of the Source.
 type lists struct {
-	dir     *string                        // where they are while they are read; an audit beside a running copy moves it
+	dir     *string                        // of the files while they are read; an audit beside a running copy moves it
 	most    int                            // Options.MaxEntries
-	large   func(list string, entries int) // warns of a list, once
+	large   func(list string, entries int) // logs a large list, once
 	web     *hosts
 	fetcher *fetcher // of packages
 }
 
-// limit is how large a list of the Source may be.
+// limit returns how large a list of the Source may be.
 func (l *lists) limit() subscriber.ListLimit {
 	return subscriber.ListLimit{Entries: l.most, Large: l.large}
 }
 
-// documents are a list and its parts, on disk, so that they stay the same while
-// they are worked on.
+// documents are a list and its parts, on disk, so that they stay the same while they are
+// used.
 type documents struct {
-	capability string // of all of them; a sitemap has none
+	capability string // of all documents; a sitemap has none
 	most       int    // entries of each; 0: as many as the protocol allows
 	large      func(list string, entries int)
 	parts      []fetched
 	bytes      int64
-	// at is as of when they describe the Source: what changed later is not
-	// in them, what changed earlier is.
+	// at is the time of the state of the Source that they describe: they contain earlier
+	// changes, and no later ones.
 	at time.Time
-	// etag and modified are the validators of the list, where it has no parts.
+	// etag and modified are the validators of the list, if it has no parts.
 	etag, modified string
 }
 
@@ -58,7 +58,7 @@ type fetched struct {
 	name string // of the file
 	url  string // after redirects
 	head resourcesync.Head
-	at   time.Time // as of when it is
+	at   time.Time // as asOf returns it
 	resp *http.Response
 }
 
@@ -68,11 +68,11 @@ func (d *documents) remove() {
 	}
 }
 
-// errUnchanged says that a list is the one that was there the last time.
+// errUnchanged says that a list is the same as the last time.
 var errUnchanged = errors.New("the list did not change")
 
-// download fetches a list, or an index and its parts, of a capability. With the
-// validators of the last time it may be errUnchanged.
+// download fetches a list, or an index and its parts, of a capability. With the validators
+// of the last time it may return errUnchanged.
 func (l *lists) download(ctx context.Context, address, capability string, last setState) (*documents, error) {
 	d := &documents{capability: capability, most: l.most, large: l.large}
 	header := http.Header{}
@@ -97,8 +97,8 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	return d, nil
 }
 
-// downloadParts fetches what an index names. The whole is as of the earliest of
-// them, where the index does not say.
+// downloadParts fetches the parts that an index names. If the index states no time, that
+// of the earliest part counts for all.
 func (l *lists) downloadParts(ctx context.Context, d *documents, index fetched) error {
 	addresses, err := d.partsOf(index)
 	if err != nil {
@@ -120,8 +120,8 @@ func (l *lists) downloadParts(ctx context.Context, d *documents, index fetched) 
 	return nil
 }
 
-// partsOf are the addresses that an index names, each once. It is read to its end
-// before one of them is asked for.
+// partsOf returns the addresses that an index names, each once. It reads the index to its
+// end before any part is fetched.
 func (d *documents) partsOf(index fetched) (addresses []string, err error) {
 	had := map[string]bool{}
 	err = d.read(index.name, func(r *resourcesync.Reader) error {
@@ -194,7 +194,7 @@ func (l *lists) toFile(d *documents, body io.Reader) (name string, err error) {
 	return f.Name(), err
 }
 
-// headOf reads the head of a downloaded document, which has to be of the capability,
+// headOf reads the head of a downloaded document. The document must be of the capability,
 // or a sitemap in place of a Resource List.
 func (d *documents) headOf(name string) (head resourcesync.Head, err error) {
 	err = d.read(name, func(r *resourcesync.Reader) error {
@@ -210,8 +210,9 @@ func (d *documents) headOf(name string) (head resourcesync.Head, err error) {
 	return head, nil
 }
 
-// asOf is as of when a document describes the Source: what it says, or else when it
-// was made, or sent; never later than it was asked for.
+// asOf returns the time of the state of the Source that a document describes. The document
+// states it, or else it is the time when the document was made or sent. It is never later
+// than the request.
 func asOf(d *fetched, began time.Time) time.Time {
 	at := d.head.At
 	if at.IsZero() {
@@ -246,7 +247,8 @@ func (d *documents) read(name string, read func(*resourcesync.Reader) error) err
 	}))
 }
 
-// entries yields the resources, or packages, of all parts. After an error it yields nothing more.
+// entries yields the resources, or packages, of all parts. After an error it yields
+// nothing more.
 func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		for _, p := range d.parts {
@@ -276,7 +278,8 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 	}
 }
 
-// wants yields the resources of a Resource List that are not in newer, and then those of newer as marks does.
+// wants yields the resources of a Resource List that are not in newer, and then those of
+// newer like marks.
 func (d *documents) wants(set namedSet, newer map[string]desired) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for e, err := range d.entries() {
@@ -301,9 +304,9 @@ func marks(newer map[string]desired) iter.Seq2[desired, error] {
 	}
 }
 
-// against is the address of a package, which a document may name relative to its own:
-// it is an address and nothing else. That of a resource is its name as well, and one
-// list must not mean another than the next by it.
+// against returns the address of a package, which a document may name relative to its own.
+// This is for packages only: the address of a resource is its name as well, and must mean
+// the same in each list.
 func against(base, ref string) string {
 	if u, err := url.Parse(ref); err == nil && !u.IsAbs() {
 		if to, err := resolve(base, ref); err == nil {

@@ -12,23 +12,22 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
-// members are the sets that list a resource, each with the time of the change that
-// said so last, zero for a baseline. A resource stays in the copy until it has none
+// members are the sets that list a resource, each with the time of the last change that
+// said so, zero for a baseline. A resource stays in the copy while it has members
 // (LNK-11).
 //
-// Most resources are in one set only, and then their record says which: members of
-// which that is not all have a record of their own.
+// Most resources are in one set only, and the record of the file names it. Other members
+// have a record of their own.
 type members map[string]time.Time
 
-// membershipChange is what sets said of a resource: one that it has it, or several that they
-// have it not.
+// membershipChange says that one set lists a resource, or that several do not any more.
 type membershipChange struct {
 	sets   []string
 	leaves bool
 	at     time.Time // of the change, zero for a baseline
 }
 
-// after is who lists a resource after somebody said so.
+// after changes m by what sets said of the resource.
 func (m members) after(s membershipChange) {
 	for _, set := range s.sets {
 		if s.leaves {
@@ -75,7 +74,7 @@ func (s *state) othersList(url string, than []string) bool {
 	return len(m) > 0
 }
 
-// recordSource notes that the address of the Source leads to a set.
+// recordSource records that the address of the Source leads to a set.
 func (s *syncer) recordSource(set namedSet, st *setState) error {
 	if st.Via == s.o.Source || st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil
@@ -84,8 +83,9 @@ func (s *syncer) recordSource(set namedSet, st *setState) error {
 	return s.state.putSet(set.name, *st)
 }
 
-// forgetSets forgets sets that the Source has not any more: the same address led to
-// them before. What no other set lists is deleted, as far as Options.MaxDelete allows.
+// forgetSets forgets sets that the Source does not have any more, if the same address led
+// to them before. Resources that no other set lists are deleted, as far as
+// Options.MaxDelete allows.
 func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
 	for name, st := range setsTable.all(s.state) {
 		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
@@ -106,7 +106,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 	return nil
 }
 
-// changesMembership reports whether it was not known what sets say of a resource.
+// changesMembership reports whether what sets say of a resource is new.
 func (s *state) changesMembership(url string, what *membershipChange) bool {
 	have := s.members(url)
 	then := maps.Clone(have)
@@ -114,8 +114,8 @@ func (s *state) changesMembership(url string, what *membershipChange) bool {
 	return !then.equal(have)
 }
 
-// listedBy goes over the resources that a set lists, and those whose deletion by it was held
-// back, with when the change was that said so last.
+// listedBy yields the resources that a set lists, and those whose deletion by the set is
+// held back, with the time of the last change that said so.
 func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
 		for url := range s.files() {

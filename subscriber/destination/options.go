@@ -21,60 +21,60 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// Options are what a Copy works with. Source and Dir are required; a zero
-// elsewhere stands for the default that is named.
+// Options configure a Copy. Source and Dir are required. A zero elsewhere stands for the
+// default that is named.
 type Options struct {
 	// Source is any address of the Source: its host, Source Description, a
 	// Capability List, a list.
 	Source string
-	// Dir is the folder of the copy, and StateDir that of what is remembered about
-	// it: .rssub in Dir. Both belong to one Copy at a time.
+	// Dir is the folder of the copy. StateDir is the folder of its state: .rssub in Dir. Both
+	// belong to one Copy at a time.
 	Dir, StateDir string
-	// Roots say which folder of Dir the resources below a URL go to. The longest
-	// URL that fits counts; where none does it is a folder named after the host.
+	// Roots say which folder of Dir the resources below a URL go to. The longest URL that
+	// fits counts. If none fits, the folder is named after the host.
 	Roots []Root
-	// HiddenAllow are patterns (path.Match) of names that are written as they are,
-	// although programs act upon them: names that begin with a dot, such as .well-known,
-	// and those that guard.go lists. Without it they get a safe name. See
-	// docs/destination.md.
+	// HiddenAllow are patterns (path.Match) of names that are written as they are, although
+	// programs act upon them: names that begin with a dot, such as .well-known, and those
+	// that guard.go lists. Other such names get a safe name. See docs/destination.md.
 	HiddenAllow []string
 
-	// Hosts are those, as host or host:port, that may be called besides the
-	// Source's own for resources, documents and redirects.
+	// Hosts are the hosts, as host or host:port, that may be called besides that of the
+	// Source, for resources, documents and redirects.
 	Hosts []string
 	// Tokens are bearer tokens by host or host:port. One is sent to its host only.
 	Tokens map[string]string
-	// Token, where not nil, is asked before each request for what the token of a key
-	// of Tokens is by then. It may be called from several goroutines.
+	// Token, if not nil, is called before each request. It returns the current token for a
+	// key of Tokens. Several goroutines may call it.
 	Token func(host string) string
 	// Parallel is how many requests go to one host at once: 8.
 	Parallel int
-	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and
-	// ten at least; a list that is empty deletes nothing then. More are held back.
+	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and at
+	// least ten. By default an empty list deletes nothing. Deletions beyond that are held
+	// back.
 	MaxDelete Share
-	// MaxFile is the largest resource, or package of a dump, in bytes, whatever the
-	// Source says how long it is: 16 GiB.
+	// MaxFile is the largest resource, or package of a dump, in bytes, whatever length the
+	// Source states: 16 GiB.
 	MaxFile int64
-	// MaxEntries is how many entries a list of the Source, or the manifest of a package,
-	// may have: the 50,000 of the protocol. A list that is let in with more is told of
-	// once in Log. Its bytes may be 1 KiB for each entry.
+	// MaxEntries is how many entries a list of the Source, or the manifest of a package, may
+	// have: the 50,000 of the protocol. Log names each accepted list that has more, once. A
+	// list may have 1 KiB for each entry.
 	MaxEntries int
-	// MaxTotal is how many bytes the files of the copy and those on their way may have
-	// together: 1 TiB; negative: any number. A file counts once while it is replaced, and
-	// a package of a dump does not count.
+	// MaxTotal is how many bytes the files of the copy and those being fetched may have
+	// together: 1 TiB; negative: any number. A file counts once while it is replaced. A
+	// package of a dump does not count.
 	MaxTotal int64
-	// MinFree is how many bytes stay free on the disk of Dir: 256 MiB; negative: none.
-	// What MaxTotal or MinFree leaves no room for fails, and is tried again as all that
-	// failed is; the rest goes on, deletions too.
+	// MinFree is how many bytes stay free on the disk of Dir: 256 MiB; negative: none. A
+	// resource that does not fit into MaxTotal or MinFree fails, and is tried again like
+	// other failures. Everything else goes on, including deletions.
 	MinFree int64
 	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
 	// BaselineDump.
 	Baseline Baseline
-	// Beside opens a copy that another process works on, by Follow or Sync, for Audit
-	// without repair: on a snapshot of the state that the other one makes. Nothing of the
-	// copy is written then. It has no meaning where nobody has the copy.
+	// Beside opens a copy that another process works on, by Follow or Sync, for Audit without
+	// repair. It uses a snapshot of the state, which the other process makes, and writes
+	// nothing to the copy. It has no effect if no other process has the copy.
 	Beside bool
-	// DryRun calls the Source and says what would be done, and changes nothing.
+	// DryRun calls the Source and reports what would be done, and changes nothing.
 	DryRun bool
 
 	// Callback is the public URL of Handler, for Follow. Hub, Lease, InsecureSecret
@@ -86,23 +86,23 @@ type Options struct {
 	// CheckEvery and HoldFor are those of subscriber.Options.
 	CheckEvery, HoldFor time.Duration
 
-	// Allow lists ranges that may be called besides public addresses. It has no
-	// meaning with a Client.
+	// Allow lists ranges of addresses that may be called besides public ones. It has no
+	// effect with a Client.
 	Allow []netip.Prefix
-	// Client calls all hosts. Nil: a guarded one.
+	// Client calls all hosts. Nil: a guarded client.
 	Client subscriber.Doer
-	// Log is told what happens. Nil: nobody is.
+	// Log gets the log lines. Nil: none are written.
 	Log *slog.Logger
-	// Event is told of each file that was copied, deleted or could not be had, and
-	// Progress now and then how far a baseline or audit got. They must not wait,
-	// and are called from several goroutines. Nil: nobody is told.
+	// Event is called for each file that was copied or deleted, or that failed. Progress is
+	// called now and then with how far a baseline or audit got. They must not block, and
+	// several goroutines call them. Nil: not called.
 	Event    func(Event)
 	Progress func(Progress)
 
-	end func() // closes what a Client of our own keeps open; nil: it is another's
+	end func() // closes the idle connections of our own Client; nil: the Client is the caller's
 }
 
-// Root is where the resources of a part of a Source go.
+// Root is the folder for the resources below a URL.
 type Root struct {
 	URL string // a prefix of addresses, which ends with a slash
 	Dir string // a folder of the copy, with slashes; "." is the copy itself
@@ -113,17 +113,17 @@ type Baseline string
 
 // The kinds of Baseline.
 const (
-	BaselineAuto Baseline = ""     // a dump if there is one and little of it is there already, else the list
+	BaselineAuto Baseline = ""     // a dump, if there is one and the copy has little of it; else the list
 	BaselineList Baseline = "list" // the Resource List
 	BaselineDump Baseline = "dump" // the Resource Dump
 )
 
-// What became of a resource.
+// Results of a resource.
 const (
 	Copied    = "copied"  // it is in the copy as the Source has it now
-	Deleted   = "deleted" // it is not any more
-	Failed    = "failed"  // it could not be had
-	HeldBack  = "held"    // its deletion was, by Options.MaxDelete
+	Deleted   = "deleted" // it is not in the copy any more
+	Failed    = "failed"  // it could not be fetched or deleted
+	HeldBack  = "held"    // Options.MaxDelete held its deletion back
 	Unchanged = "unchanged"
 )
 
@@ -132,13 +132,15 @@ type Event struct {
 	What string // one of the above
 	URL  string
 	Path string // in the copy, with slashes
-	// Bytes of it, and Hash as a list of algorithm:digest.
+	// Bytes is the length of the file, and Hash a list of algorithm:digest.
 	Bytes int64
 	Hash  string
-	// Change is what the Source said, empty in a baseline; ChangedAt when that was.
+	// Change is the change type that the Source stated, empty in a baseline. ChangedAt is the
+	// time of the change.
 	Change    resourcesync.ChangeType
 	ChangedAt time.Time
-	// NotificationID is the Webhook-Id that told of it; empty: it was pulled.
+	// NotificationID is the Webhook-Id of the notification that reported it; empty: it was
+	// pulled.
 	NotificationID string
 	Took           time.Duration
 	Err            error
@@ -158,22 +160,22 @@ type Progress struct {
 const (
 	fetchTries   = 3
 	tryFirst     = 500 * time.Millisecond
-	askedTries   = 8 // of a host that asked to come again later
+	askedTries   = 8 // if the host asked to come again later
 	tryMax       = 10 * time.Second
-	hostPauseMax = 5 * time.Minute  // that is waited for a host; what asks for more fails
-	hostRest     = time.Minute      // of a host that does not answer
-	stallTimeout = 30 * time.Second // for the header, and then without a byte
+	hostPauseMax = 5 * time.Minute  // the longest pause of a host that is waited for; a longer one is a failure
+	hostRest     = time.Minute      // how long a host that does not answer is not called
+	stallTimeout = 30 * time.Second // for the header, and later without a byte
 	slowest      = 1 << 10          // bytes a second
-	mirrorsMax   = 8                // of one resource that are tried
-	resumeFrom   = 1 << 20          // bytes from which on a part is kept for the next try
-	maxProblems  = 100              // that a Report names
+	mirrorsMax   = 8                // tried for one resource
+	resumeFrom   = 1 << 20          // bytes of a resource from which on a later try continues it
+	maxProblems  = 100              // named in a Report
 	deleteWindow = time.Hour
 )
 
-// OptionsError says which of the Options is wrong. Nothing was begun.
+// OptionsError says which option is wrong. Nothing was started.
 type OptionsError struct{ error }
 
-// Unwrap returns what it says.
+// Unwrap returns the error without its type.
 func (e *OptionsError) Unwrap() error { return e.error }
 
 // setDefaults checks the options, and replaces zeros by the defaults.

@@ -17,9 +17,9 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// partsDir is where resources are written until they are whole; it is in the copy
-// so that they can be renamed into it. What is needed to go on with one stands beside
-// it in a file that ends in notes, and a package of a dump ends in whole.
+// partsDir is the folder of resources that are not whole yet. It is in the copy, so they
+// can be renamed into it. A file with the suffix notes has what is needed to continue one.
+// The packages of dumps have the suffix whole.
 const (
 	partsDir  = stateName + "/parts"
 	notes     = ".json"
@@ -27,25 +27,26 @@ const (
 	partsKept = 7 * 24 * time.Hour
 )
 
-// partialName is the name of the part of a URL in the copy.
+// partialName returns the name of the partial of a URL in the copy.
 func partialName(url string) string { return partsDir + "/" + digest(url, 16) }
 
-// spaceEvery is how many bytes are written between two looks at the free disk.
+// spaceEvery is how many bytes are written between two checks of the free disk.
 const spaceEvery = 1 << 20
 
-// partial is a resource on its way. A large one stays when the connection breaks, and
-// is gone on with where its server can prove that it is still the same.
+// partial is a resource that is being fetched. A large one is kept if the connection
+// breaks. A later try continues it if the server can prove that the resource is still the
+// same.
 type partial struct {
 	fetcher *fetcher
 	name    string // in the copy
 	f       *os.File
 	hash    *resourcesync.Hasher
 	have    int64 // bytes from an earlier try
-	size    int64 // bytes that it has by now
-	old     int64 // bytes of the file that it is to replace
-	apart   bool  // it is a package, which is no part of the copy
-	// Reserved is how many bytes Options.MaxTotal has room for, and room how many the
-	// disk had at the last look.
+	size    int64 // bytes that it has now
+	old     int64 // bytes of the file that it replaces
+	apart   bool  // it is a package, which does not belong to the copy
+	// reserved is how many bytes Options.MaxTotal has room for, and room how many the disk
+	// had at the last check.
 	reserved, room int64
 	from           validator
 	noted          bool // there is a file with from
@@ -53,15 +54,15 @@ type partial struct {
 	moved          bool
 }
 
-// validator is how an earlier answer is recognised.
+// validator recognises an earlier response.
 type validator struct {
 	ETag string `json:"etag"` // a strong one
-	URL  string `json:"url"`  // that was asked
+	URL  string `json:"url"`  // of the request
 }
 
-// openPartial begins the part of what is to be at a path of the copy. With resume it goes on
-// with one that came from the same address, if there is one. Where there is no room for
-// the length that the Source states it is a *fullError.
+// openPartial opens a partial for a path of the copy. With resume it continues an earlier
+// one of the same address, if there is one. If there is no room for the length that the
+// Source states, the error is a *fullError.
 func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*partial, error) {
 	of := w.digests.Algorithms()
 	if len(of) == 0 {
@@ -94,8 +95,8 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*par
 	return p, nil
 }
 
-// reserve makes room within Options.MaxTotal for a part of so many bytes. A package takes
-// none: what is in it could not fit beside it, however often that is tried.
+// reserve reserves so many bytes within Options.MaxTotal. A package reserves nothing: its
+// content would never fit beside it.
 func (p *partial) reserve(bytes int64) error {
 	takes := bytes
 	if p.apart {
@@ -108,7 +109,7 @@ func (p *partial) reserve(bytes int64) error {
 	return nil
 }
 
-// Write implements io.Writer: it makes room for what is written next.
+// Write implements io.Writer: it makes room for the bytes that are written next.
 func (p *partial) Write(b []byte) (int, error) {
 	size := p.size + int64(len(b))
 	if size > p.reserved {
@@ -127,21 +128,21 @@ func (p *partial) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// header is what to ask with.
+// header returns the header of the request.
 func (p *partial) header() http.Header {
 	h := http.Header{"Accept-Encoding": {"identity"}}
 	if p.have > 0 {
-		p.keep = true // whatever becomes of this try
+		p.keep = true // even if this try fails
 		h.Set("Range", "bytes="+strconv.FormatInt(p.have, 10)+"-")
 		h.Set("If-Range", p.from.ETag)
 	}
 	return h
 }
 
-// begin prepares the part for the body of a response of 200 or 206.
+// begin prepares the partial for the body of a response of 200 or 206.
 func (p *partial) begin(resp *http.Response, address string, limit int64) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which nobody asked for", enc)}
+		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which was not requested", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
 		if p.have == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") {
@@ -174,7 +175,7 @@ func (p *partial) begin(resp *http.Response, address string, limit int64) error 
 	}
 }
 
-// remember notes how to go on with a large part.
+// remember stores how to continue a large partial.
 func (p *partial) remember(resp *http.Response, address string) error {
 	tag := resp.Header.Get("ETag")
 	p.keep = resp.ContentLength >= resumeFrom && strings.HasPrefix(tag, `"`)
@@ -186,7 +187,7 @@ func (p *partial) remember(resp *http.Response, address string) error {
 	return p.fetcher.tree.root.WriteFile(p.name+notes, raw, 0o600)
 }
 
-// receive reads the body, as far as limit.
+// receive reads the body, up to limit.
 func (p *partial) receive(body io.Reader, limit int64) error {
 	n, err := io.Copy(io.MultiWriter(p, p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
@@ -202,7 +203,7 @@ func (p *partial) receive(body io.Reader, limit int64) error {
 	return nil
 }
 
-// verify compares what came with what the Source says.
+// verify compares the received bytes with what the Source says.
 func (p *partial) verify(w desired, got resourcesync.Digests) error {
 	if n := p.hash.Length(); w.length >= 0 && n != w.length {
 		return &mismatchError{fmt.Sprintf("it has %d bytes, and the Source says %d", n, w.length), n < w.length}
@@ -213,7 +214,7 @@ func (p *partial) verify(w desired, got resourcesync.Digests) error {
 	return nil
 }
 
-// moveIn renames a part to its place, once it is verified, and returns the record.
+// moveIn verifies a partial, renames it to its place, and returns the record.
 func (p *partial) moveIn(w desired, to string) (file, error) {
 	p.keep = false
 	got := p.hash.Digests()
@@ -239,7 +240,7 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	}, nil
 }
 
-// close ends a part, and removes it unless a later try can continue it.
+// close ends a partial, and removes it unless a later try can continue it.
 func (p *partial) close() {
 	_ = p.f.Close() // again, perhaps
 	if p.keep {
@@ -255,8 +256,8 @@ func (p *partial) close() {
 	}
 }
 
-// cleanPartials counts the parts that earlier runs left, and removes those that nothing
-// continues any more.
+// cleanPartials counts the partials that earlier runs left, and removes those that no run
+// will continue.
 func (ft *fetcher) cleanPartials() error {
 	root := ft.tree.root
 	entries, err := fs.ReadDir(root.FS(), partsDir)

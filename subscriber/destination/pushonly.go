@@ -11,22 +11,21 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// A Source may push changes and have no Change List. What was pushed is then known to
-// the copy alone: a list or dump that is older than a change must not undo it. Of files
-// that are there, their records say when they changed; of those that are not, the
-// deletions that are remembered here.
+// A Source may push changes and have no Change List. Then only the copy knows what was
+// pushed, and a list or dump that is older than a change must not undo it. The records of
+// files say when they changed. Deletions are recorded here.
 
-// keepDeletions is for how long they are, where no baseline makes them superfluous: no
-// list or dump that is used is older.
+// keepDeletions is how long deletions are kept if no baseline makes them superfluous.
+// Lists and dumps that are used are not older.
 const keepDeletions = 31 * 24 * time.Hour
 
-// deletion is when a resource of a set was pushed as deleted.
+// deletion records that a resource of a set was pushed as deleted.
 type deletion struct {
 	Set string    `json:"set"`
 	At  time.Time `json:"at"`
 }
 
-// deletionKey is that of the deletion of a resource by a set.
+// deletionKey returns the key of the deletion of a resource by a set.
 func deletionKey(set, url string) string { return digest(set, 8) + " " + url }
 
 // forgetDeletions forgets the deletions of a set up to an instant, and those that are too old.
@@ -47,8 +46,8 @@ func (s *state) forgetDeletions(set string, until time.Time) error {
 	})
 }
 
-// addPushed adds to changes, by URL, those of a set after an instant that are in the copy
-// already: they were pushed, and no list tells of them.
+// addPushed adds to changes, by URL, those of a set after an instant that the copy has
+// already: they were pushed, and are in no list.
 func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desired) {
 	add := func(w desired) {
 		if have, ok := changes[w.url]; !ok || have.changedAt.Before(w.changedAt) {
@@ -71,15 +70,14 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 	}
 }
 
-// isStale reports whether a change of a Change Dump is older than one of its resource
-// that was pushed meanwhile, for the same set.
+// isStale reports whether a change of a Change Dump is older than a pushed change of the
+// same resource and set.
 func (s *state) isStale(w desired) bool {
 	was, _ := goneTable.read(s, deletionKey(w.set, w.url))
 	return !w.changedAt.IsZero() && later(was.At, s.members(w.url)[w.set]).After(w.changedAt)
 }
 
-// syncNow takes what a set without Change Lists has, where something may not have been
-// pushed.
+// syncNow syncs a set without Change Lists, because a push may be missing.
 func (f *follower) syncNow(ctx context.Context, set namedSet) {
 	switch _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); {
 	case err == nil:
@@ -89,9 +87,9 @@ func (f *follower) syncNow(ctx context.Context, set namedSet) {
 	}
 }
 
-// pushedUntil notes how far a set without Change Lists was pushed: its Change Dumps are of
-// interest from there on. As long as something before it was missed they are from where
-// that began.
+// pushedUntil records how far a set without Change Lists was pushed: its Change Dumps are
+// read from there on. While earlier changes are missing, they are read from where the gap
+// begins.
 func (s *syncer) pushedUntil(set namedSet, until time.Time) error {
 	st := s.state.set(set.name)
 	if !set.pushOnly() || !st.Due.IsZero() || !until.After(st.DumpsUntil) {
@@ -101,9 +99,9 @@ func (s *syncer) pushedUntil(set namedSet, until time.Time) error {
 	return s.state.putSet(set.name, st)
 }
 
-// catchUp takes the baseline that a set needs. Where that is due since something was
-// missed, and there are Change Dumps in place of Change Lists which have it by now, they
-// are taken.
+// catchUp makes the baseline that a set needs. If the baseline is due because changes were
+// missed, and the set has Change Dumps in place of Change Lists, it applies these if they
+// have the changes.
 func (s *syncer) catchUp(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	due := st.Due
 	if s.o.DryRun || due.IsZero() || st.BaselineAt.IsZero() || set.offers(resourcesync.ChangeList) || !set.offers(resourcesync.ChangeDump) {
@@ -113,12 +111,12 @@ func (s *syncer) catchUp(ctx context.Context, set namedSet, st setState, t *tall
 	next := s.state.set(set.name)
 	switch {
 	case err != nil && !errors.Is(err, ErrBehind) && !next.Due.IsZero():
-		s.log.Warn("the Change Dumps could not be used; a baseline is taken", "event", "dump_failed", "set", set.name, "error", err)
-	case next.Due.IsZero(): // it took a baseline itself
+		s.log.Warn("the Change Dumps could not be used; a new baseline is made", "event", "dump_failed", "set", set.name, "error", err)
+	case next.Due.IsZero(): // pullChangeDumps made a baseline
 		return next, nil
 	case next.DumpsUntil.Before(next.Due):
 	default:
-		s.log.Info("what was missed came from the Change Dumps", "event", "gap_repaired", "set", set.name, "until", due)
+		s.log.Info("the Change Dumps had the missed changes", "event", "gap_repaired", "set", set.name, "until", due)
 		next.Due = time.Time{}
 		return next, s.state.putSet(set.name, next)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// Problem is a resource that could not be had or deleted.
+// Problem is a resource that could not be fetched or deleted.
 type Problem struct {
 	URL    string                  `json:"url,omitempty"`
 	Path   string                  `json:"path,omitempty"` // of a file that belongs to no resource
@@ -18,47 +18,48 @@ type Problem struct {
 	Why    string                  `json:"why"`
 }
 
-// Report is what a run did.
+// Report describes what a run did.
 type Report struct {
 	Source   string        `json:"source"`
 	Began    time.Time     `json:"began"`
 	Took     time.Duration `json:"took_ns"`
 	DryRun   bool          `json:"dry_run,omitempty"`
-	Baseline string        `json:"baseline,omitempty"` // the list or dump that it was taken from, the last of several; empty: none was
-	// Each resource counts once, as what became of it in the end.
+	Baseline string        `json:"baseline,omitempty"` // the list or dump of the last baseline; empty: there was none
+	// Each resource counts once, by its last result.
 	Copied  int `json:"copied"`
 	Deleted int `json:"deleted"`
-	// Unchanged were there already as they should be.
+	// Unchanged resources were in step already.
 	Unchanged int   `json:"unchanged"`
 	Bytes     int64 `json:"bytes"` // of Copied
-	// Failed could not be had, and Held were not deleted (Options.MaxDelete); the
-	// first of both are in Problems. Both are tried again by the next run.
+	// Failed resources could not be fetched or deleted, and Held ones were not deleted
+	// because of Options.MaxDelete. The first of both are in Problems. The next run tries
+	// both again.
 	Failed   int       `json:"failed"`
 	Held     int       `json:"held"`
 	Problems []Problem `json:"problems"`
-	// Until is how far the copy is in step with the Source, zero where its sets
-	// differ or do not tell.
+	// Until is how far the copy is in step with the Source; zero if its sets differ or do not
+	// state it.
 	Until time.Time `json:"until,omitzero"`
-	// Sets are the Source's, in its order, as far as the run came.
+	// Sets are those of the Source that the run reached, in the Source's order.
 	Sets []SetReport `json:"sets,omitempty"`
 }
 
 // SetReport is how far a run brought one set.
 type SetReport struct {
-	Set      string    `json:"set"`                // the URL of its Capability List, or of what it has instead
+	Set      string    `json:"set"`                // the URL of its Capability List, or of the document that it has instead
 	Baseline string    `json:"baseline,omitempty"` // as in Report
-	Until    time.Time `json:"until,omitzero"`     // how far it is in step; zero: it does not tell
-	Error    string    `json:"error,omitempty"`    // why it could not be brought in step
+	Until    time.Time `json:"until,omitzero"`     // how far it is in step; zero: it does not state it
+	Error    string    `json:"error,omitempty"`    // why the set is not in step
 }
 
-// InSync reports whether the run left nothing undone.
+// InSync reports whether the run finished everything.
 func (r *Report) InSync() bool { return r.Failed == 0 && r.Held == 0 }
 
 // tally counts a Report from several goroutines.
 type tally struct {
 	mu sync.Mutex
 	// counted says as what each resource is counted, by its URL or path. A run may meet a
-	// resource several times, and it counts once.
+	// resource several times, but it counts once.
 	counted map[key]counted
 	// problems are some of the resources that are counted as Failed or HeldBack.
 	problems map[key]Problem
@@ -75,8 +76,8 @@ func newTally(source string) *tally {
 	return &tally{Report: Report{Source: source, Began: time.Now()}, problems: map[key]Problem{}, counted: map[key]counted{}}
 }
 
-// event counts an event in place of what its resource counted as before. What was copied or
-// deleted in this run stays so if it is found unchanged after that.
+// event counts an event, in place of what its resource counted as before. A resource that
+// was copied or deleted in this run stays so if it is found unchanged later.
 func (t *tally) event(e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +120,7 @@ func (t *tally) count(c counted, n int) {
 	}
 }
 
-// baseline notes where a baseline comes from.
+// baseline records the document that a baseline comes from.
 func (t *tally) baseline(address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,14 +130,14 @@ func (t *tally) baseline(address string) {
 	}
 }
 
-// begin says which set the run is about from now on.
+// begin starts the report of a set.
 func (t *tally) begin(set string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Sets = append(t.Sets, SetReport{Set: set})
 }
 
-// end says how far the run brought the set that was begun last.
+// end finishes the report of the set that was started last.
 func (t *tally) end(until time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,23 +12,23 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// The state of a copy belongs to one process. Whoever wants to look at it meanwhile makes a
-// folder in it with a file that says so; the process whose the state is puts a snapshot
-// there. An audit that works on one sees things half done: what it finds wrong it looks at
-// again, by what the Source and the other process know then.
+// The state of a copy belongs to one process. Another process that wants to read it makes
+// a folder in it, with a file that requests a snapshot. The owner of the state writes the
+// snapshot there. An audit of a snapshot sees unfinished work, so it checks its findings
+// again, with what the Source and the owner know then.
 const (
 	snapshotPrefix = "audit-"
 	wantName       = "want"
 	lendEvery      = 250 * time.Millisecond
 	lendPatience   = 30 * time.Second
-	snapshotMax    = 24 * time.Hour // after which one was left behind
-	justNow        = time.Minute    // within which somebody wrote to a part that is being fetched
+	snapshotMax    = 24 * time.Hour // older snapshots were left behind
+	justNow        = time.Minute    // a partial that was written within it is being fetched
 )
 
-// lookAgain are the pauses before what an audit found wrong is looked at again.
+// lookAgain are the pauses before findings of an audit are checked again.
 var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// serveSnapshots makes the snapshots that are asked for, until ctx ends.
+// serveSnapshots writes the snapshots that are requested, until ctx ends.
 func (c *Copy) serveSnapshots(ctx context.Context) {
 	for ok := true; ok; ok = clock.Sleep(ctx, lendEvery) {
 		wants, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*", wantName)) // the pattern is right
@@ -36,7 +36,7 @@ func (c *Copy) serveSnapshots(ctx context.Context) {
 			if err := c.snapshot(filepath.Dir(want)); err != nil && ctx.Err() == nil {
 				c.log.Warn("a snapshot for an audit could not be made", "event", "snapshot_failed", "error", err)
 			}
-			_ = os.Remove(want) // whoever asked has waited long enough
+			_ = os.Remove(want) // after a failure the other process must not wait
 		}
 	}
 }
@@ -56,7 +56,8 @@ func (c *Copy) openBeside() error {
 	return err
 }
 
-// requestSnapshot asks the process that has a state for a snapshot, and returns its folder.
+// requestSnapshot requests a snapshot from the process that has the state, and returns its
+// folder.
 func requestSnapshot(state string) (dir string, err error) {
 	if dir, err = os.MkdirTemp(state, snapshotPrefix); err != nil {
 		return "", err
@@ -68,13 +69,13 @@ func requestSnapshot(state string) (dir string, err error) {
 				return dir, nil
 			}
 		}
-		err = fmt.Errorf("%s %w, which did not answer within %v; end that one", state, ErrInUse, lendPatience)
+		err = fmt.Errorf("%s %w, which did not answer within %v; end that process", state, ErrInUse, lendPatience)
 	}
 	_ = os.RemoveAll(dir) // of no use
 	return "", err
 }
 
-// renewSnapshot takes a snapshot of the state as it is by now.
+// renewSnapshot requests a snapshot of the present state.
 func (c *Copy) renewSnapshot() error {
 	dir, err := requestSnapshot(c.live)
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *Copy) renewSnapshot() error {
 	return nil
 }
 
-// cleanSnapshots removes those that were left behind.
+// cleanSnapshots removes snapshots that were left behind.
 func (c *Copy) cleanSnapshots() {
 	dirs, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*")) // the pattern is right
 	for _, dir := range dirs {
@@ -108,7 +109,7 @@ func (c *Copy) isFetched(url string) bool {
 	return err == nil && time.Since(info.ModTime()) < justNow
 }
 
-// looksAt reports whether a resource or file is looked at.
+// looksAt reports whether the audit includes a resource or file.
 func (a *audit) looksAt(name string) bool {
 	if a.only == nil {
 		return true
@@ -117,11 +118,11 @@ func (a *audit) looksAt(name string) bool {
 	return ok
 }
 
-// auditBeside audits a copy that another process works on. What is wrong is looked at
-// again, a few times within some seconds, and counts where it is wrong each time.
+// auditBeside audits a copy that another process works on. It checks its findings again, a
+// few times within some seconds, and reports those that stay.
 func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error) {
 	if repair {
-		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs it alone; end that one", c.live, ErrInUse)
+		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs the copy alone; end that process", c.live, ErrInUse)
 	}
 	a, err := c.audit(ctx, false, nil)
 	for i := 0; err == nil && !a.report.InSync && i < len(lookAgain); i++ {
@@ -139,7 +140,7 @@ func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error
 	return a.report, err
 }
 
-// amend replaces what was wrong by what is still wrong.
+// amend replaces the findings by those that stay.
 func (a *audit) amend(again *audit) {
 	r, now := &a.report, &again.report
 	r.Equal, r.Bytes, r.Unverifiable = r.Equal+now.Equal, r.Bytes+now.Bytes, r.Unverifiable+now.Unverifiable

@@ -20,10 +20,10 @@ type source struct {
 	log     *slog.Logger
 
 	mu    sync.Mutex
-	names []string // of the sets that it has
+	names []string // of its sets
 }
 
-// sets are those of the Source that can be copied, with the name of each in the
+// sets returns the sets of the Source that can be copied, with the name of each in the
 // state.
 func (s *source) sets(ctx context.Context) ([]namedSet, error) {
 	found, err := subscriber.DiscoverSource(ctx, s.web, s.address)
@@ -52,7 +52,7 @@ func (s *source) sets(ctx context.Context) ([]namedSet, error) {
 	return out, nil
 }
 
-// errNothing says that a Source is there, and does not offer anything yet.
+// errNothing says that the Source exists, but offers nothing yet.
 var errNothing = errors.New("the Source offers no Resource List, dump or Change List")
 
 // isSet reports whether the Source has a set of that name.
@@ -65,15 +65,15 @@ func (s *source) isSet(name string) bool {
 // namedSet is a set of resources of the Source.
 type namedSet struct {
 	subscriber.Set
-	name string // the URL of its Capability List, or of what it has instead
+	name string // the URL of its Capability List, or of the document that it has instead
 }
 
 func (s *namedSet) offers(capabilities ...string) bool {
 	return slices.ContainsFunc(capabilities, func(c string) bool { return s.Documents[c] != "" })
 }
 
-// pushOnly reports whether changes are pushed and in no Change List, so that what was
-// missed has to be had by other means: from Change Dumps, or a baseline.
+// pushOnly reports whether changes are pushed but in no Change List. Then missed changes
+// come from Change Dumps, or from a baseline.
 func (s *namedSet) pushOnly() bool {
 	return s.Topic != "" && !s.offers(resourcesync.ChangeList)
 }

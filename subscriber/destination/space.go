@@ -8,17 +8,16 @@ import (
 	"github.com/rshub/rshub/internal/base/disk"
 )
 
-// space counts the bytes of the copy, and allows more as far as Options.MaxTotal and
-// Options.MinFree do. Files count by their records. What is in partsDir, or was renamed
-// from there and is not recorded yet, counts by its part. It may be shared between
-// goroutines.
+// space counts the bytes of the copy, and allows more within Options.MaxTotal and
+// Options.MinFree. Files count by their records. Files in partsDir, and renamed ones that
+// are not recorded yet, count by their partials. It may be shared between goroutines.
 type space struct {
 	dir        string
 	total, min int64 // of Options
 
 	mu    sync.Mutex
 	files int64            // bytes of all recorded files
-	parts map[string]int64 // bytes by the name of the part
+	parts map[string]int64 // bytes by the name of the partial
 	sum   int64            // of parts
 }
 
@@ -37,8 +36,8 @@ func full(err error) bool {
 	return errors.As(err, &e)
 }
 
-// reserve makes room for a part of so many bytes in all. Those of the file that it is to
-// replace are its own already.
+// reserve reserves so many bytes in all for a partial. The bytes of the file that it
+// replaces are reserved already.
 func (s *space) reserve(part string, bytes, replaced int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +50,8 @@ func (s *space) reserve(part string, bytes, replaced int64) error {
 	return nil
 }
 
-// free returns an error where so many bytes more leave too few free on the disk.
+// free returns an error if writing so many bytes more would leave too few free on the
+// disk.
 func (s *space) free(bytes int64) error {
 	err := disk.Room(s.dir, s.min, bytes)
 	if low := (*disk.FullError)(nil); errors.As(err, &low) {
@@ -60,7 +60,7 @@ func (s *space) free(bytes int64) error {
 	return err
 }
 
-// set counts a part, whether there is room for it or not; 0: it is gone.
+// set counts a partial, even if there is no room for it; 0: it is gone.
 func (s *space) set(part string, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *space) put(part string, bytes int64) {
 }
 
 // record adds to the bytes of the recorded files. The files of urls are among them now, so
-// their parts do not count any more.
+// their partials do not count any more.
 func (s *space) record(bytes int64, urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

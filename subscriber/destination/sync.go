@@ -15,10 +15,10 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// together is how many changes are carried out, and committed, together.
+// together is how many changes are applied and committed together.
 const together = 1000
 
-// syncer brings sets in step with the Source: it decides which lists and changes are read,
+// syncer brings sets in step with the Source. It decides which lists and changes are read,
 // and how far they count.
 type syncer struct {
 	o          *Options
@@ -29,13 +29,12 @@ type syncer struct {
 	reconciler *reconciler
 }
 
-// Sync brings the copy in step with the Source by pulling: each set of resources
-// from a baseline the first time, from its Change Lists or Change Dumps after that,
-// and from a baseline again where these do not reach back far enough or where there
-// are none. The Report says what was done; what could not be had is in it and no
-// error. An error says that the Source, or the copy's own state, could not be
-// worked with (*HostError, *subscriber.StatusError, ErrBehind among others); what was
-// done before it stays done.
+// Sync brings the copy in step with the Source by pulling. The first time it makes a
+// baseline of each set. Later it reads the Change Lists or Change Dumps, or makes a new
+// baseline if these do not reach back far enough or do not exist. Resources that failed
+// are in the Report and are no error. An error says that the Source, or the state of the
+// copy, cannot be used (*HostError, *subscriber.StatusError, ErrBehind among others); what
+// was done before it stays done.
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
 	t.DryRun = c.o.DryRun
@@ -70,25 +69,25 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 	if len(until) == 1 && failed == nil {
 		t.Until = until[0]
 	}
-	if failed == nil { // a set of another name may have what one that is not there any more had
+	if failed == nil { // after the others: a set with a new name may list the resources of a set that is gone
 		failed = s.forgetSets(ctx, sets, t)
 	}
 	return errors.Join(failed, s.reconciler.tryAgain(ctx, t, time.Time{}))
 }
 
-// syncSet brings one set in step, and returns as of when it is.
+// syncSet brings one set in step, and returns the time of the state that it has then.
 func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := s.state.set(set.name)
 	if err := s.recordSource(set, &st); err != nil {
 		return st.BaselineAt, err
 	}
 	var behind error
-	took := needsBaseline(set, st)
-	if took {
+	made := needsBaseline(set, st)
+	if made {
 		next, err := s.catchUp(ctx, set, st, t)
 		switch {
 		case errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero():
-			behind = err // what comes after it can be carried out nevertheless
+			behind = err // later changes can be applied all the same
 		case err != nil || s.o.DryRun:
 			return st.BaselineAt, err
 		}
@@ -101,15 +100,15 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 		at, err = s.pullChangeLists(ctx, set, st, t)
 	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
 		at, err = s.pullChangeDumps(ctx, set, st, t)
-	case !took && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump): // there are no changes to be had: the list again
+	case !made && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump): // there are no changes to read: use the list again
 		st, err = s.newBaseline(ctx, set, st, t)
 		at = st.BaselineAt
 	}
 	return at, errors.Join(behind, err)
 }
 
-// pullChangeLists takes what the Change Lists have. Where they say that changes were missed it
-// takes a baseline, and then what the lists have after that.
+// pullChangeLists applies the Change Lists. If they say that changes were missed, it makes
+// a baseline, and applies what the lists have after that.
 func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	if s.o.DryRun {
 		return st.BaselineAt, s.dryRun(ctx, set, st, t)
@@ -133,9 +132,9 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 			return status.Until, errors.Join(behind, err)
 		}
 		if round == 3 {
-			return time.Time{}, errors.New("the Source's Change Lists say each time that changes were missed")
+			return time.Time{}, errors.New("the Source's Change Lists report missed changes after each baseline")
 		}
-		s.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
+		s.log.Warn("missed changes are lost; a new baseline is made", "event", "baseline_needed", "set", set.name)
 		if _, behind = s.newBaseline(ctx, set, s.state.set(set.name), t); behind != nil && !errors.Is(behind, ErrBehind) {
 			return time.Time{}, behind
 		}
@@ -159,7 +158,8 @@ func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally
 	return s.apply(ctx, set, changes, t)
 }
 
-// pullChangeDumps takes what the Change Dumps have, or else a baseline.
+// pullChangeDumps applies the Change Dumps, or makes a baseline if they do not reach back
+// far enough.
 func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
 	err := s.lists.changeDumps(ctx, set, since, func(wants []desired, until time.Time) error {
@@ -171,7 +171,7 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 	})
 	var hole *holeError
 	if errors.As(err, &hole) {
-		s.log.Warn("the Change Dumps do not reach back far enough; a baseline is taken", "event", "baseline_needed", "set", set.name, "error", err)
+		s.log.Warn("the Change Dumps do not reach back far enough; a new baseline is made", "event", "baseline_needed", "set", set.name, "error", err)
 		st.Due = hole.until
 		if err := s.state.putSet(set.name, st); err != nil {
 			return since, err
@@ -181,13 +181,13 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 	return st.DumpsUntil, err
 }
 
-// subscriberDir is the folder of a set's subscriber.
+// subscriberDir returns the folder of a set's subscriber.
 func (s *syncer) subscriberDir(set string) string {
 	return filepath.Join(s.o.StateDir, "set-"+digest(set, 8))
 }
 
-// openSubscriber opens the stream of changes of a set, which begins at the
-// baseline. Without a callback it is pulled only. Look is that of subscriber.Options.
+// openSubscriber opens the stream of changes of a set, which begins at the baseline.
+// Without a callback it only pulls. Look is that of subscriber.Options.
 func (s *syncer) openSubscriber(set namedSet, st setState, callback string, look func()) (*subscriber.Subscriber, error) {
 	topic := set.Topic
 	if callback == "" {
@@ -209,8 +209,8 @@ func (s *syncer) openSubscriber(set namedSet, st setState, callback string, look
 	return sub, nil
 }
 
-// applyAll carries changes out, some at a time, and commits them. It ends, and reports so,
-// where the stream says that changes were missed.
+// applyAll applies changes in batches, and commits them. It stops if the stream says that
+// changes were missed, and returns true.
 func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (missed bool, err error) {
 	var batch []subscriber.Change
 	flush := func() error {
@@ -238,7 +238,7 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 	return false, errors.Join(flush(), sub.Err(), ctx.Err())
 }
 
-// apply carries out changes. That a baseline is needed it remembers.
+// apply applies changes. If they say that a baseline is needed, it records that.
 func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
 	var wants []desired
 	for i := range changes {
@@ -257,8 +257,8 @@ func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.C
 	return s.reconciler.change(ctx, t, wants)
 }
 
-// missed remembers that a set needs a new baseline, before the change that says so
-// is committed.
+// missed records that a set needs a new baseline, before the change that says so is
+// committed.
 func (s *syncer) missed(set namedSet, change *subscriber.Change) error {
 	if err := s.pushedUntil(set, change.From); err != nil {
 		return err

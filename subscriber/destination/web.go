@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// hosts calls the hosts that may be called, gives each its own token, and leaves them
-// alone where they ask for it. It is a subscriber.Doer.
+// hosts calls the allowed hosts. It gives each its own token, and leaves a host alone that
+// asks for it. It is a subscriber.Doer.
 type hosts struct {
 	client   subscriber.Doer
 	source   string // the Source's host:port
@@ -45,23 +45,23 @@ func newHosts(o *Options) *hosts {
 	return w
 }
 
-// HostError says that a host was not called.
+// HostError says that a host was not called because it is not allowed.
 type HostError struct{ Host string }
 
 func (e *HostError) Error() string {
 	return fmt.Sprintf("%s is another host than the Source's; allow it by Options.Hosts if it is to be trusted", e.Host)
 }
 
-// Permanent says that it will not pass by itself.
+// Permanent says that it does not pass by itself.
 func (e *HostError) Permanent() bool { return true }
 
-// names are those under which a host is allowed, or has a token: with its port, and
+// names returns the names under which a host is allowed or has a token: with its port, and
 // without.
 func names(u *url.URL) (hostPort, name string) {
 	return egress.HostPort(u), strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 }
 
-// host returns what is known of the host of a URL, or a *HostError.
+// host returns the state of the host of a URL, or a *HostError.
 func (w *hosts) host(u *url.URL) (*host, error) {
 	hostPort, name := names(u)
 	if !w.allowed[hostPort] && !w.allowed[name] {
@@ -77,8 +77,8 @@ func (w *hosts) host(u *url.URL) (*host, error) {
 	return h, nil
 }
 
-// token is the one for a URL. One that was given for a name without a port does not
-// go over plain http, unless that is how the Source itself is called.
+// token returns the token for a URL. A token for a name without a port is not sent over
+// plain http, unless the Source itself is called so.
 func (w *hosts) token(u *url.URL) string {
 	hostPort, name := names(u)
 	if token := w.tokenOf(hostPort); token != "" {
@@ -97,8 +97,8 @@ func (w *hosts) tokenOf(host string) string {
 	return ""
 }
 
-// Do sends a request to an allowed host, once that may be called. A POST is one to
-// a hub, which the topic names; it has no token of ours.
+// Do sends a request to an allowed host, when the host may be called. A POST goes to a
+// hub, which the topic names; it gets no token.
 func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodPost {
 		return w.client.Do(req)
@@ -125,13 +125,14 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// retryAfter is how long an answer asks to be left alone: a day at most, so that a host
-// that is back is noticed. What is longer than hostPauseMax fails at once.
+// retryAfter returns how long a response asks to be left alone: a day at most, so that a
+// host that is back is noticed. Requests fail at once during a pause over hostPauseMax.
 func retryAfter(header http.Header) time.Duration {
 	return web.RetryAfter(header, time.Now(), 24*time.Hour)
 }
 
-// queueOf is the queue of a URL: that of its host, or of all that are not called.
+// queueOf returns the queue of a URL: its host, or empty for all hosts that are not
+// called.
 func (w *hosts) queueOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err == nil {
