@@ -50,6 +50,9 @@ func New(api http.Handler) http.Handler {
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
+		// With no-referrer, browsers send the forms of a page on plain http with Origin: null,
+		// as if another site had sent them.
+		w.Header().Set("Referrer-Policy", "same-origin")
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -21,11 +21,12 @@ import (
 // is counted by the suite's end.
 func TestCountedStoreIsTheSame(t *testing.T) {
 	m := fresh()
-	// Carrying a topic from one store to another is not counted, and neither are notes.
+	// Carrying a topic from one store to another is not counted, and neither are notes and what is on the shelf.
 	type whole struct {
 		Store
 		journal.Restorer
 		journal.Notebook
+		journal.Shelf
 	}
 	t.Run("suite", func(t *testing.T) {
 		storetest.Run(t, func(*testing.T) *storetest.Harness {
@@ -36,9 +37,9 @@ func TestCountedStoreIsTheSame(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				return whole{m.Store(s), s, s}, nil
+				return whole{m.Store(s), s, s, s}, nil
 			}
-			h.Store = whole{m.Store(h.Store), h.Store, h.Store}
+			h.Store = whole{m.Store(h.Store), h.Store, h.Store, h.Store}
 			h.Reopen = func() (storetest.Store, error) { return counted(reopen()) }
 			h.Snapshot = func() (func() (storetest.Store, error), error) {
 				rollback, err := snapshot()
