@@ -42,7 +42,7 @@ func problemOf(err error) *problem {
 }
 
 // fail answers a call that only reads with the problem for err.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.status == http.StatusServiceUnavailable {
 		if r.Context().Err() != nil {

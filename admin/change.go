@@ -31,7 +31,7 @@ const endNotice = "The operator of the hub has ended the subscription."
 
 // change is the handler of a call that changes something. Do returns the answer, and the
 // log field that names what it changed. Each call writes one log line, also if it fails.
-func (a *api) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
+func (a *Options) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if RoleOf(r.Context()) != Operator {
 			return refuse(http.StatusForbidden, "A reader, such as one with the token of --admin-readonly-token-file, may change nothing. Use the token of --admin-token-file, or the role operator.")
@@ -76,7 +76,7 @@ func requestID(w http.ResponseWriter) zap.Field {
 
 // requester is the address that a request came from; behind a proxy of People, that of the
 // person.
-func (a *api) requester(r *http.Request) string {
+func (a *Options) requester(r *http.Request) string {
 	var trusted ingress.Proxies
 	if a.People != nil {
 		trusted = a.People.Proxies
@@ -88,7 +88,7 @@ func (a *api) requester(r *http.Request) string {
 }
 
 // control returns the Control, or a problem while the hub is starting.
-func (a *api) control() (Control, error) {
+func (a *Options) control() (Control, error) {
 	if a.Control != nil {
 		if c := a.Control(); c != nil {
 			return c, nil
@@ -99,7 +99,7 @@ func (a *api) control() (Control, error) {
 	return nil, p
 }
 
-func (a *api) resetTopic(r *http.Request) (any, zap.Field, error) {
+func (a *topicCalls) resetTopic(r *http.Request) (any, zap.Field, error) {
 	id := mux.Vars(r)["id"]
 	what := zap.String("topic", id)
 	if err := noBody(r); err != nil {
@@ -155,7 +155,7 @@ func (a *api) reload(r *http.Request) (any, zap.Field, error) {
 }
 
 // ofSubscription is the change that do makes of one subscription.
-func (a *api) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (any, error)) func(*http.Request) (any, zap.Field, error) {
+func (a *subscriptionCalls) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (any, error)) func(*http.Request) (any, zap.Field, error) {
 	return func(r *http.Request) (any, zap.Field, error) {
 		raw := mux.Vars(r)["id"]
 		what := zap.String("subscription_id", raw)
@@ -185,20 +185,20 @@ func (a *api) ofSubscription(do func(r *http.Request, c Control, id uuid.UUID) (
 	}
 }
 
-func (a *api) retry(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) retry(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	return a.plain(r, id, c.Retry)
 }
 
-func (a *api) pause(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) pause(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	return a.plain(r, id, c.Pause)
 }
 
-func (a *api) resume(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) resume(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	return a.plain(r, id, c.Resume)
 }
 
 // plain makes a change that needs nothing but the id.
-func (a *api) plain(r *http.Request, id uuid.UUID, do func(context.Context, uuid.UUID) (subscriptions.Record, error)) (any, error) {
+func (a *subscriptionCalls) plain(r *http.Request, id uuid.UUID, do func(context.Context, uuid.UUID) (subscriptions.Record, error)) (any, error) {
 	if err := noBody(r); err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (a *api) plain(r *http.Request, id uuid.UUID, do func(context.Context, uuid
 	return a.changed(r, rec)
 }
 
-func (a *api) verify(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) verify(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	if err := noBody(r); err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (a *api) verify(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	return out, nil
 }
 
-func (a *api) replay(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) replay(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	req, err := readReplay(r)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (a *api) replay(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	return Replay{Notifications: n, Subscription: s}, err
 }
 
-func (a *api) endSubscription(r *http.Request, c Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) endSubscription(r *http.Request, c Control, id uuid.UUID) (any, error) {
 	if err := noBody(r); err != nil {
 		return nil, err
 	}
@@ -263,6 +263,6 @@ func (a *api) endSubscription(r *http.Request, c Control, id uuid.UUID) (any, er
 }
 
 // changed is a subscription after its change.
-func (a *api) changed(r *http.Request, rec subscriptions.Record) (Subscription, error) {
+func (a *subscriptionCalls) changed(r *http.Request, rec subscriptions.Record) (Subscription, error) {
 	return subscription(r.Context(), rec, a.Now(), a.heads())
 }

@@ -123,12 +123,27 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 }
 
-// api has the handlers and what they share.
+// api has the table of paths. The calls about one thing are a type each, below.
 type api struct {
 	Options
-	routes []route
-	counts *counter
+	routes        []route
+	topics        *topicCalls
+	subscriptions *subscriptionCalls
+	notifications *notificationCalls
 }
+
+type (
+	// topicCalls are the calls about topics.
+	topicCalls struct{ *Options }
+	// subscriptionCalls are the calls about subscriptions.
+	subscriptionCalls struct{ *Options }
+	// notificationCalls are the calls about notifications.
+	notificationCalls struct {
+		*Options
+		topics *topicCalls
+		counts *counter
+	}
+)
 
 // route is a row of the table of paths.
 type route struct {
@@ -168,7 +183,9 @@ func newAPI(o Options) *api {
 		o.Now = time.Now
 	}
 	a := &api{Options: o}
-	a.counts = newCounter(a.count, o.Now)
+	a.topics, a.subscriptions = &topicCalls{&a.Options}, &subscriptionCalls{&a.Options}
+	a.notifications = &notificationCalls{Options: &a.Options, topics: a.topics}
+	a.notifications.counts = newCounter(a.notifications.count, o.Now)
 	a.routes = a.table()
 	return a
 }
@@ -214,30 +231,30 @@ func (a *api) table() []route {
 func (a *api) calls() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
-		{http.MethodGet, "/api/v1/topics", "topics", paging, a.listTopics},
-		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.getTopic},
-		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.listNotifications},
-		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.resetTopic)},
-		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.removeTopic)},
+		{http.MethodGet, "/api/v1/topics", "topics", paging, a.topics.listTopics},
+		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.topics.getTopic},
+		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first", append([]string{"since"}, paging...), a.notifications.listNotifications},
+		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.topics.resetTopic)},
+		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.topics.removeTopic)},
 
-		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.listSubscriptions},
-		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay"; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.changeMany)},
-		{http.MethodGet, "/api/v1/subscriptions/count", "how many that would be; ended ones do not count", []string{"topic", "state", "host", "after"}, a.countMany},
-		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.getSubscription},
-		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.listAttempts},
-		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.listGaps},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.ofSubscription(a.retry))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.ofSubscription(a.replay))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.ofSubscription(a.pause))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.ofSubscription(a.resume))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.ofSubscription(a.verify))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/link", "make a link to its page for its subscriber, which is good for 7 days", none, a.change("link", a.ofSubscription(a.makeLink))},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}/link", "end all links to it", none, a.change("unlink", a.ofSubscription(a.revokeLinks))},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.ofSubscription(a.endSubscription))},
+		{http.MethodGet, "/api/v1/subscriptions", "subscriptions", append([]string{"topic", "state", "host"}, paging...), a.subscriptions.listSubscriptions},
+		{http.MethodPost, "/api/v1/subscriptions", `do {"action": "retry", "replay", "pause", "resume" or "end"} with all that the query selects; "since" goes with "replay"; 202: go on with ?after= and "next"`, []string{"topic", "state", "host", "after"}, a.change("many", a.subscriptions.changeMany)},
+		{http.MethodGet, "/api/v1/subscriptions/count", "how many that would be; ended ones do not count", []string{"topic", "state", "host", "after"}, a.subscriptions.countMany},
+		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.subscriptions.getSubscription},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.subscriptions.listAttempts},
+		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.subscriptions.listGaps},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.subscriptions.ofSubscription(a.subscriptions.retry))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.subscriptions.ofSubscription(a.subscriptions.replay))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.subscriptions.ofSubscription(a.subscriptions.pause))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.subscriptions.ofSubscription(a.subscriptions.resume))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.subscriptions.ofSubscription(a.subscriptions.verify))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/link", "make a link to its page for its subscriber, which is good for 7 days", none, a.change("link", a.subscriptions.ofSubscription(a.subscriptions.makeLink))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}/link", "end all links to it", none, a.change("unlink", a.subscriptions.ofSubscription(a.subscriptions.revokeLinks))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.subscriptions.ofSubscription(a.subscriptions.endSubscription))},
 
-		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.getNotification},
-		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.getDocument},
-		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.listReceivers},
+		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.notifications.getNotification},
+		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.notifications.getDocument},
+		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.notifications.listReceivers},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-func (a *api) listAttempts(w http.ResponseWriter, r *http.Request) error {
+func (a *subscriptionCalls) listAttempts(w http.ResponseWriter, r *http.Request) error {
 	p, err := parsePage(r.URL.Query())
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func attempt(a subscriptions.Attempt) Attempt {
 	}
 }
 
-func (a *api) listGaps(w http.ResponseWriter, r *http.Request) error {
+func (a *subscriptionCalls) listGaps(w http.ResponseWriter, r *http.Request) error {
 	p, err := parsePage(r.URL.Query())
 	if err != nil {
 		return err

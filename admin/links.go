@@ -145,14 +145,14 @@ func signature(key, signed []byte) []byte {
 	return mac.Sum(nil)
 }
 
-func (a *api) makeLink(r *http.Request, _ Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) makeLink(r *http.Request, _ Control, id uuid.UUID) (any, error) {
 	if err := a.linkable(r); err != nil {
 		return nil, err
 	}
 	return a.Links.Make(r.Context(), id)
 }
 
-func (a *api) revokeLinks(r *http.Request, _ Control, id uuid.UUID) (any, error) {
+func (a *subscriptionCalls) revokeLinks(r *http.Request, _ Control, id uuid.UUID) (any, error) {
 	if err := a.linkable(r); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (a *api) revokeLinks(r *http.Request, _ Control, id uuid.UUID) (any, error)
 }
 
 // linkable refuses a call about links if there are none, or no such subscription.
-func (a *api) linkable(r *http.Request) error {
+func (a *subscriptionCalls) linkable(r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ var manyActions = map[string]func(ctx context.Context, c Control, id uuid.UUID, 
 
 // changeMany does one thing with all subscriptions that the filter of the query selects. If
 // there is not enough time, the answer says where the next call continues.
-func (a *api) changeMany(r *http.Request) (_ any, what zap.Field, _ error) {
+func (a *subscriptionCalls) changeMany(r *http.Request) (_ any, what zap.Field, _ error) {
 	what = zap.String("selected", r.URL.RawQuery)
 	c, err := a.control()
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *api) changeMany(r *http.Request) (_ any, what zap.Field, _ error) {
 }
 
 // countMany counts the subscriptions that changeMany would come to.
-func (a *api) countMany(w http.ResponseWriter, r *http.Request) error {
+func (a *subscriptionCalls) countMany(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f, err := parseFilter(q)
 	if err != nil {
@@ -97,7 +97,7 @@ type changer struct {
 }
 
 // walkMany does it with those after an id that f selects.
-func (a *api) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
+func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
 	until, now := time.Now().Add(manyTime), a.Now()
 	for rec, err := range walk(ctx, after, a.Subscriptions.List, recordID) {
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-func (a *api) listNotifications(w http.ResponseWriter, r *http.Request) error {
+func (a *notificationCalls) listNotifications(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p, err := parsePage(q)
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *api) listNotifications(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("since=%s: %s. In a query, + is written %%2B.", q.Get("since"), err)
 		}
 	}
-	t, err := a.topicState(r.Context(), mux.Vars(r)["id"])
+	t, err := a.topics.topicState(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *api) listNotifications(w http.ResponseWriter, r *http.Request) error {
 
 // afterNotification returns the anchor after which a page begins. If the last notification of
 // the previous page was trimmed, that is the anchor before all retained ones.
-func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal.Head) (journal.Anchor, error) {
+func (a *notificationCalls) afterNotification(ctx context.Context, p pageRequest, head journal.Head) (journal.Anchor, error) {
 	id, err := p.afterID()
 	if err != nil || id == uuid.Nil {
 		return head.Trimmed, err
@@ -63,7 +63,7 @@ func (a *api) afterNotification(ctx context.Context, p pageRequest, head journal
 
 // entries yields the retained notifications of a topic after an anchor that end after since.
 // It skips those that cannot be read. It has at most batch of them in memory, without bodies.
-func (a *api) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
+func (a *notificationCalls) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
 	return func(yield func(Notification, error) bool) {
 		for {
 			entries, err := a.Topics.Read(ctx, topic, after, batch, 0)
@@ -98,7 +98,7 @@ func notification(e *journal.Entry) Notification {
 	}
 }
 
-func (a *api) getNotification(w http.ResponseWriter, r *http.Request) error {
+func (a *notificationCalls) getNotification(w http.ResponseWriter, r *http.Request) error {
 	id, err := notificationID(r)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func missing(id uuid.UUID, err error) error {
 
 // getDocument answers with a document. Browsers store it and show nothing of it, because it
 // comes from strangers.
-func (a *api) getDocument(w http.ResponseWriter, r *http.Request) error {
+func (a *notificationCalls) getDocument(w http.ResponseWriter, r *http.Request) error {
 	id, err := notificationID(r)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ var outcomes = map[subscriptions.Outcome]string{
 }
 
 // listReceivers lists the subscriptions of the topic of a notification with its results.
-func (a *api) listReceivers(w http.ResponseWriter, r *http.Request) error {
+func (a *notificationCalls) listReceivers(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p, err := parsePage(q)
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *api) listReceivers(w http.ResponseWriter, r *http.Request) error {
 
 // receivers yields the subscriptions of a topic after an id, with the result of an entry of
 // the topic. It reads maxRead subscriptions at most.
-func (a *api) receivers(ctx context.Context, after uuid.UUID, topic string, e *journal.Entry) iter.Seq2[Receiver, error] {
+func (a *notificationCalls) receivers(ctx context.Context, after uuid.UUID, topic string, e *journal.Entry) iter.Seq2[Receiver, error] {
 	return func(yield func(Receiver, error) bool) {
 		now, heads := a.Now(), a.heads()
 		for rec, err := range bounded(walk(ctx, after, a.Subscriptions.List, recordID), maxRead, recordID) {
@@ -219,7 +219,7 @@ func (a *api) receivers(ctx context.Context, after uuid.UUID, topic string, e *j
 
 // count finds a notification and its outcome for every subscription. It has at most batch
 // subscriptions in memory.
-func (a *api) count(ctx context.Context, id uuid.UUID) (NotificationStatus, error) {
+func (a *notificationCalls) count(ctx context.Context, id uuid.UUID) (NotificationStatus, error) {
 	asOf := a.Now()
 	topic, e, err := a.Topics.Find(ctx, id)
 	if err != nil {

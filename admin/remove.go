@@ -30,7 +30,7 @@ const removedNotice = "The operator of the hub has removed the topic."
 
 // removeTopic removes a topic. If there is not enough time, the next call continues with the
 // subscriptions and entries that are left.
-func (a *api) removeTopic(r *http.Request) (any, zap.Field, error) {
+func (a *topicCalls) removeTopic(r *http.Request) (any, zap.Field, error) {
 	id := mux.Vars(r)["id"]
 	what := zap.String("topic", id)
 	c, err := a.control()
@@ -81,7 +81,7 @@ func parseForce(r *http.Request) (bool, error) {
 }
 
 // refuseActive refuses to remove a topic that has active subscriptions.
-func (a *api) refuseActive(ctx context.Context, topic string) error {
+func (a *topicCalls) refuseActive(ctx context.Context, topic string) error {
 	n, known := 0, false
 	if a.Subscribers != nil {
 		n, known = a.Subscribers(topic)
@@ -100,7 +100,7 @@ func (a *api) refuseActive(ctx context.Context, topic string) error {
 
 // eachActive calls do with each active subscription of a topic, from several goroutines. It
 // returns for how many that succeeded.
-func (a *api) eachActive(ctx context.Context, topic string, do func(ctx context.Context, id uuid.UUID) error) (int, error) {
+func (a *topicCalls) eachActive(ctx context.Context, topic string, do func(ctx context.Context, id uuid.UUID) error) (int, error) {
 	var n atomic.Int64
 	now := a.Now()
 	shards, ctx := errgroup.WithContext(ctx)
@@ -131,7 +131,7 @@ func (a *api) eachActive(ctx context.Context, topic string, do func(ctx context.
 
 // forgetTopic removes a topic and its ping record. It tries again if a publish or a ping
 // comes meanwhile.
-func (a *api) forgetTopic(ctx context.Context, topic string) error {
+func (a *topicCalls) forgetTopic(ctx context.Context, topic string) error {
 	for range maxResets {
 		head, err := a.Topics.Head(ctx, topic)
 		if err == nil {

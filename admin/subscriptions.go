@@ -16,7 +16,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
+func (a *subscriptionCalls) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p, err := parsePage(q)
 	if err != nil {
@@ -35,7 +35,7 @@ func (a *api) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 }
 
 // subscriptions yields the records that f selects.
-func (a *api) subscriptions(ctx context.Context, records iter.Seq2[subscriptions.Record, error], f filter) iter.Seq2[Subscription, error] {
+func (a *subscriptionCalls) subscriptions(ctx context.Context, records iter.Seq2[subscriptions.Record, error], f filter) iter.Seq2[Subscription, error] {
 	return func(yield func(Subscription, error) bool) {
 		now, heads := a.Now(), a.heads()
 		for rec, err := range records {
@@ -53,7 +53,7 @@ func (a *api) subscriptions(ctx context.Context, records iter.Seq2[subscriptions
 	}
 }
 
-func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
+func (a *subscriptionCalls) getSubscription(w http.ResponseWriter, r *http.Request) error {
 	_, rec, err := a.record(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (a *api) getSubscription(w http.ResponseWriter, r *http.Request) error {
 }
 
 // record finds a subscription, or the request for one, by the id in a path.
-func (a *api) record(ctx context.Context, raw string) (uuid.UUID, subscriptions.Record, error) {
+func (a *subscriptionCalls) record(ctx context.Context, raw string) (uuid.UUID, subscriptions.Record, error) {
 	id, err := subscriptionID(raw)
 	if err != nil {
 		return id, subscriptions.Record{}, err
@@ -142,7 +142,7 @@ type heads struct {
 	known  map[string]journal.Head
 }
 
-func (a *api) heads() *heads { return &heads{topics: a.Topics, known: map[string]journal.Head{}} }
+func (a *Options) heads() *heads { return &heads{topics: a.Topics, known: map[string]journal.Head{}} }
 
 func (h *heads) get(ctx context.Context, topic string) (journal.Head, error) {
 	if head, ok := h.known[topic]; ok {

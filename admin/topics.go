@@ -23,7 +23,7 @@ type topicState struct {
 
 func (t topicState) id() uuid.UUID { return journal.TopicID(t.head.Topic) }
 
-func (a *api) listTopics(w http.ResponseWriter, r *http.Request) error {
+func (a *topicCalls) listTopics(w http.ResponseWriter, r *http.Request) error {
 	p, err := parsePage(r.URL.Query())
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func mapped[T, U any](items iter.Seq2[T, error], f func(T) U) iter.Seq2[U, error
 
 // topicStates lists the topics of a partition that have a head or a ping record, after an id
 // and ordered by it. It returns at least one if there are any.
-func (a *api) topicStates(ctx context.Context, partition int, after uuid.UUID, limit int) ([]topicState, error) {
+func (a *topicCalls) topicStates(ctx context.Context, partition int, after uuid.UUID, limit int) ([]topicState, error) {
 	heads, err := a.Topics.Topics(ctx, partition, after, limit)
 	if err != nil || a.Pings == nil {
 		return joined(heads, nil), err
@@ -108,7 +108,7 @@ func joined(heads []journal.Head, pings []journal.PingRecord) []topicState {
 }
 
 // topicState finds a topic by the id in a path.
-func (a *api) topicState(ctx context.Context, raw string) (topicState, error) {
+func (a *topicCalls) topicState(ctx context.Context, raw string) (topicState, error) {
 	id, err := parseID(raw)
 	if err != nil {
 		return topicState{}, notFound("%q is not the id of a topic: that is the UUIDv5 of its URL; GET /api/v1/topics lists them.", raw)
@@ -124,7 +124,7 @@ func (a *api) topicState(ctx context.Context, raw string) (topicState, error) {
 	return found[0], nil
 }
 
-func (a *api) getTopic(w http.ResponseWriter, r *http.Request) error {
+func (a *topicCalls) getTopic(w http.ResponseWriter, r *http.Request) error {
 	t, err := a.topicState(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func before(id uuid.UUID) uuid.UUID {
 	return id
 }
 
-func (a *api) topic(of topicState) Topic {
+func (a *topicCalls) topic(of topicState) Topic {
 	h := of.head
 	if h.Forgotten() { // it was pinged since
 		h = journal.Head{Topic: h.Topic}

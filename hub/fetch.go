@@ -117,10 +117,10 @@ func (h *Handler) sweepOne(ctx context.Context, partition int, forget bool) erro
 		}
 		for _, m := range pings {
 			if m.Waiting() {
-				known := h.fetches.lacks(m.Topic) && h.known(ctx, m.Topic)
+				known := h.fetches.lacks(m.Topic) && isKnown(ctx, &h.o, m.Topic)
 				h.fetches.resume(m, known, h.o.Clock.Now())
 			} else if forget {
-				if err := h.forget(ctx, m, now); err != nil {
+				if err := forgetOld(ctx, &h.o, m, now); err != nil {
 					return err
 				}
 			}
@@ -138,24 +138,24 @@ func (h *Handler) owns(topic string) bool {
 	return h.o.Owns(journal.Partition(journal.TopicID(topic)))
 }
 
-// forget deletes an old ping record if its topic never had a notification.
-func (h *Handler) forget(ctx context.Context, m journal.PingRecord, now time.Time) error {
+// forgetOld deletes an old ping record if its topic never had a notification.
+func forgetOld(ctx context.Context, o *Options, m journal.PingRecord, now time.Time) error {
 	if now.Sub(m.PingedAt) < journal.PingRecordKeep {
 		return nil
 	}
-	head, err := h.o.Journal.Head(ctx, m.Topic)
+	head, err := o.Journal.Head(ctx, m.Topic)
 	if err != nil || established(head) {
 		return err
 	}
-	return h.o.Pings.DeletePingRecord(ctx, m)
+	return o.Pings.DeletePingRecord(ctx, m)
 }
 
 // established reports whether a topic is in the journal.
 func established(head journal.Head) bool { return head.Version != "" && !head.Forgotten() }
 
-// known asks the store whether a topic is established; false if the store fails.
-func (h *Handler) known(ctx context.Context, topic string) bool {
-	head, err := h.o.Journal.Head(ctx, topic)
+// isKnown asks the store whether a topic is established; false if the store fails.
+func isKnown(ctx context.Context, o *Options, topic string) bool {
+	head, err := o.Journal.Head(ctx, topic)
 	return err == nil && established(head)
 }
 

@@ -57,7 +57,7 @@ func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err 
 	}
 	for _, topic := range topics {
 		if h.owns(topic) {
-			known := h.fetches.lacks(topic) && h.known(r.Context(), topic)
+			known := h.fetches.lacks(topic) && isKnown(r.Context(), &h.o, topic)
 			h.fetches.ping(topic, known, time.Now())
 		}
 	}

@@ -20,15 +20,16 @@ import (
 // Memory is the reference: a store in maps that shows in the plainest way what a store does. It may be shared between goroutines. The
 // zero value is not usable; NewMemory makes one.
 type Memory struct {
+	journal.Notebook // *memNotes
+	journal.Shelf    // *memShelf
+
 	mu       sync.Mutex
 	topics   map[string]*memTopic
 	records  map[uuid.UUID]subscriptions.Record
 	attempts map[uuid.UUID][]subscriptions.Attempt
 	pings    map[uuid.UUID]journal.PingRecord // by topic id
-	notes    [][]byte                         // the latest first
-	shelf    map[string]shelved
-	clock    uint64               // counts the changes
-	changed  map[uuid.UUID]uint64 // of records, deleted ones too
+	clock    uint64                           // counts the changes
+	changed  map[uuid.UUID]uint64             // of records, deleted ones too
 	hints    journal.Broadcast
 	// mint draws what a store draws at random. The model test replaces it, so that it repeats
 	// what the other store drew.
@@ -54,6 +55,7 @@ type minted struct {
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
 	return &Memory{
+		Notebook: &memNotes{}, Shelf: &memShelf{of: map[string]shelved{}},
 		topics:  map[string]*memTopic{},
 		records: map[uuid.UUID]subscriptions.Record{}, attempts: map[uuid.UUID][]subscriptions.Attempt{},
 		pings:   map[uuid.UUID]journal.PingRecord{},

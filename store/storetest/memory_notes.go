@@ -3,24 +3,33 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"sync"
 
 	"github.com/rshub/rshub/journal"
 )
 
+// memNotes is the notebook of a Memory.
+type memNotes struct {
+	mu  sync.Mutex
+	all [][]byte // the latest first
+}
+
 // Note implements journal.Notebook.
-func (m *Memory) Note(_ context.Context, texts ...[]byte) error {
-	defer m.lock()()
+func (m *memNotes) Note(_ context.Context, texts ...[]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, text := range texts {
-		m.notes = append([][]byte{bytes.Clone(text)}, m.notes...)
+		m.all = append([][]byte{bytes.Clone(text)}, m.all...)
 	}
-	m.notes = m.notes[:min(len(m.notes), journal.MaxNotes)]
+	m.all = m.all[:min(len(m.all), journal.MaxNotes)]
 	return nil
 }
 
 // Notes implements journal.Notebook.
-func (m *Memory) Notes(context.Context) (texts [][]byte, err error) {
-	defer m.lock()()
-	for _, text := range m.notes {
+func (m *memNotes) Notes(context.Context) (texts [][]byte, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range m.all {
 		texts = append(texts, bytes.Clone(text))
 	}
 	return texts, nil

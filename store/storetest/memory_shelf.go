@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"sync"
 	"time"
 )
 
@@ -12,8 +13,14 @@ type shelved struct {
 	until time.Time
 }
 
+// memShelf is the shelf of a Memory.
+type memShelf struct {
+	mu sync.Mutex
+	of map[string]shelved
+}
+
 // Keep implements journal.Shelf.
-func (m *Memory) Keep(_ context.Context, name string, fresh []byte, life time.Duration) ([]byte, error) {
+func (m *memShelf) Keep(_ context.Context, name string, fresh []byte, life time.Duration) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := m.shelved(name)
@@ -24,23 +31,20 @@ func (m *Memory) Keep(_ context.Context, name string, fresh []byte, life time.Du
 	if life > 0 {
 		v.until = time.Now().Add(life)
 	}
-	if m.shelf == nil {
-		m.shelf = map[string]shelved{}
-	}
-	m.shelf[name] = v
+	m.of[name] = v
 	return bytes.Clone(kept), nil
 }
 
 // Kept implements journal.Shelf.
-func (m *Memory) Kept(_ context.Context, name string) ([]byte, error) {
+func (m *memShelf) Kept(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.shelved(name), nil
 }
 
 // shelved is Kept. Mu is held.
-func (m *Memory) shelved(name string) []byte {
-	v := m.shelf[name]
+func (m *memShelf) shelved(name string) []byte {
+	v := m.of[name]
 	if !v.until.IsZero() && !time.Now().Before(v.until) {
 		return nil
 	}
@@ -48,9 +52,9 @@ func (m *Memory) shelved(name string) []byte {
 }
 
 // Drop implements journal.Shelf.
-func (m *Memory) Drop(_ context.Context, name string) error {
+func (m *memShelf) Drop(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.shelf, name)
+	delete(m.of, name)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/admin/ui"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/base/clock"
@@ -125,7 +123,7 @@ func (a *App) Start(ctx context.Context) error {
 
 func (a *App) start(ctx context.Context) error {
 	a.started, a.clock = time.Now(), clock.New(a.wall)
-	a.warnOpenFiles()
+	warnOpenFiles(&a.cfg, a.log)
 	a.stops.stage(stopStore)
 	if err := a.listen(ctx); err != nil {
 		return err
@@ -151,42 +149,6 @@ func (a *App) start(ctx context.Context) error {
 	return a.startParts(ctx)
 }
 
-func (a *App) adminHandler() http.Handler {
-	var token, reader func() string
-	if a.token != nil {
-		token = a.token.get
-	}
-	if a.readerToken != nil {
-		reader = a.readerToken.get
-	}
-	return admin.New(admin.Options{
-		Token: token, ReaderToken: reader, Page: ui.New,
-		People:   people(&a.cfg),
-		Hosts:    append([]string{hostOf(a.hubURL)}, a.cfg.AllowHost...),
-		Refused:  a.metrics.Operator,
-		Reload:   a.reloads.reload,
-		Pprof:    a.cfg.Pprof,
-		Links:    a.links(),
-		Ready:    a.ready,
-		Info:     a.info,
-		Fleet:    a.fleet.now,
-		Metrics:  a.metrics.Handler(),
-		Refusals: a.refusals.list, Publishers: a.fleet.publishers, Settings: a.listSettings, Answers: a.answers,
-		Subscribers: func(topic string) (int, bool) {
-			shards := a.shards.Load()
-			if shards == nil || shards.Live() > 1 { // each hub knows only its own
-				return 0, false
-			}
-			return shards.dispatcher.Subscribers(topic), true
-		},
-		Pauses:  a.pauses,
-		Control: a.control,
-		Now:     a.clock.Earliest, // as delivery sees leases
-		Topics:  a.store, Pings: a.store, Subscriptions: a.store,
-		Log: a.log,
-	})
-}
-
 // people says how a proxy names the people whom it lets in; nil: it does not.
 func people(c *config.Config) *admin.People {
 	if c.AdminAuthHeader == "" {
@@ -198,32 +160,6 @@ func people(c *config.Config) *admin.People {
 // ShowSettings has the operator's listener show where the settings come from. It has to be
 // called before Start.
 func (a *App) ShowSettings(origins config.Origins) { a.settings = origins }
-
-func (a *App) listSettings() []admin.Setting {
-	list := make([]admin.Setting, 0, len(a.settings))
-	for _, o := range a.settings {
-		list = append(list, admin.Setting{Name: o.Name, Value: o.Text(), About: o.Auto, From: o.From, Default: o.Default})
-	}
-	return list
-}
-
-// answers returns what a callback answered to its latest failed deliveries.
-func (a *App) answers(id uuid.UUID) []admin.Answer {
-	d := a.dispatcher.Load()
-	if d == nil {
-		return nil
-	}
-	list, _ := convert(d.Answers(id), func(one delivery.Answer) (admin.Answer, error) { return admin.Answer(one), nil })
-	return list
-}
-
-// control returns what carries out the operator's changes. It is nil during the start.
-func (a *App) control() admin.Control {
-	if s := a.service.Load(); s != nil {
-		return s
-	}
-	return nil
-}
 
 // ready returns the checks of GET /readyz. It leaves out what it cannot check: the space of a
 // store that does not answer, and leases if there are none.

@@ -15,6 +15,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -134,11 +135,11 @@ func (f *fleet) nextLoss() time.Time {
 
 // lossAfter is how long after its first attempt a notification is lost to a subscription
 // that does not accept it, and the reason of the gap; 0: it is not lost.
-func (a *App) lossAfter() (after time.Duration, reason string) {
-	if age := a.cfg.RetentionAge; age > 0 && (a.cfg.GiveUp <= 0 || age < a.cfg.GiveUp) {
+func lossAfter(cfg *config.Config) (after time.Duration, reason string) {
+	if age := cfg.RetentionAge; age > 0 && (cfg.GiveUp <= 0 || age < cfg.GiveUp) {
 		return age, journal.GapRetention
 	}
-	return max(a.cfg.GiveUp, 0), journal.GapGaveUp
+	return max(cfg.GiveUp, 0), journal.GapGaveUp
 }
 
 // firstLoss is when the subscription that has failed the longest loses a notification.
@@ -146,7 +147,7 @@ func (f *fleet) firstLoss(worst []admin.Laggard) *admin.Loss {
 	if len(worst) == 0 || worst[0].FailingSince.IsZero() {
 		return nil
 	}
-	after, reason := f.app.lossAfter()
+	after, reason := lossAfter(&f.app.cfg)
 	if after == 0 {
 		return nil
 	}

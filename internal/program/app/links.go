@@ -31,7 +31,7 @@ func (a *App) publicHandler() http.Handler {
 	u, _ := url.Parse(links.URL)
 	below := u.EscapedPath()
 	page := admin.NewSubscriberPage(admin.Options{
-		Topics: a.store, Subscriptions: a.store, Control: a.control, Now: a.clock.Earliest, Log: a.log,
+		Topics: a.store, Subscriptions: a.store, Control: operator{a}.control, Now: a.clock.Earliest, Log: a.log,
 		People: &admin.People{Proxies: a.cfg.TrustedProxy}, // for the address of the requester
 	}, append([]string{u.Host}, a.cfg.AllowHost...), func(api http.Handler) http.Handler { return ui.NewLinked(api, links) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,9 +9,9 @@ import (
 
 // startMetrics makes the metrics that every part reports to, and counts and times the store.
 func (a *App) startMetrics(ctx context.Context) {
-	lossAfter, _ := a.lossAfter()
+	after, _ := lossAfter(&a.cfg)
 	a.metrics = telemetry.NewMetrics(a.version, telemetry.Sources{
-		Now: func() telemetry.Now { return a.now(ctx) }, Space: a.backend.Space, LossAfter: lossAfter,
+		Now: func() telemetry.Now { return a.now(ctx) }, Space: a.backend.Space, LossAfter: after,
 	})
 	a.store = a.metrics.Store(a.backend)
 	a.stops.background(ctx, "metrics", a.metrics.Run, a.failed)

@@ -29,13 +29,13 @@ func openFilesNeeded(cfg *config.Config) uint64 {
 
 // warnOpenFiles logs a warning if the process may open fewer than that. The runtime has
 // already raised the limit as far as the process may.
-func (a *App) warnOpenFiles() {
+func warnOpenFiles(cfg *config.Config, log *zap.Logger) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		limit.Cur = math.MaxUint64 // not known
 	}
-	if need := openFilesNeeded(&a.cfg); limit.Cur < need {
-		a.log.Warn("the process may open too few files and connections for the limits of this hub: raise ulimit -n (LimitNOFILE= of systemd), or lower --max-inflight",
+	if need := openFilesNeeded(cfg); limit.Cur < need {
+		log.Warn("the process may open too few files and connections for the limits of this hub: raise ulimit -n (LimitNOFILE= of systemd), or lower --max-inflight",
 			zap.String("event", "few_open_files"), zap.Uint64("limit", limit.Cur), zap.Uint64("needed", need))
 	}
 }

@@ -272,7 +272,7 @@ func TestPages(t *testing.T) {
 	}
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"yesterday"}}, http.StatusBadRequest), "Say since when")
 	says(p.post("/ui/topics/"+topicID+"/end", nil, http.StatusNotFound), "There is no such form.")
-	document, err := http.Get(p.base + "/ui/notifications/" + notificationID + "/document") //nolint:noctx,gosec // it is closed below, and ends with the hub
+	document, err := http.Get(p.base + "/ui/notifications/" + notificationID + "/document") //nolint:noctx // it ends with the hub
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,16 +116,16 @@ func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
 // no Control.
 func TestOperatorsChangesReachTheParts(t *testing.T) {
 	a := newApp(t)
-	if c := a.control(); c != nil {
+	if c := (operator{a}).control(); c != nil {
 		t.Fatalf("before the start: %v", c)
 	}
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.control().Retry(t.Context(), uuid.New()); !errors.Is(err, subscriptions.ErrNotFound) {
+	if _, err := (operator{a}).control().Retry(t.Context(), uuid.New()); !errors.Is(err, subscriptions.ErrNotFound) {
 		t.Errorf("after it: %v", err)
 	}
-	if _, _, err := a.control().Replay(t.Context(), uuid.New(), time.Now()); !errors.Is(err, subscriptions.ErrNotFound) {
+	if _, _, err := (operator{a}).control().Replay(t.Context(), uuid.New(), time.Now()); !errors.Is(err, subscriptions.ErrNotFound) {
 		t.Errorf("after it: %v", err)
 	}
 	if err := a.Stop(t.Context()); err != nil {

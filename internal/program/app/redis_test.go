@@ -184,7 +184,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	if other.shards.Load().Owns(subscriptions.Shard(id)) {
 		other = hubs[1]
 	}
-	if err := other.control().End(t.Context(), id, subscriptions.EndRemoved, "by the test"); err != nil {
+	if err := (operator{other}).control().End(t.Context(), id, subscriptions.EndRemoved, "by the test"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {

@@ -89,7 +89,7 @@ func (a *App) server(o ingress.Options) *http.Server {
 }
 
 func (a *App) adminServer() ingress.Options {
-	return ingress.Options{Name: adminName, Handler: a.adminHandler(), Broken: admin.Broken, Total: adminTotal}
+	return ingress.Options{Name: adminName, Handler: operator{a}.handler(), Broken: admin.Broken, Total: adminTotal}
 }
 
 func (a *App) publicServer() ingress.Options {

@@ -91,7 +91,7 @@ type Config struct {
 	TrustedProxy           []netip.Prefix
 	AllowHost              []string // host names that browsers may use besides PublicURL's
 	EgressProxy            Secret   // a URL, with the proxy's password if it has one; empty: none
-	SubscriberPages        bool // serve the pages that links lead to
+	SubscriberPages        bool     // serve the pages that links lead to
 	RequireHTTPSForSecrets bool
 	CAFile                 string
 	// RootCAs are the system's and those of CAFile; nil: the system's.

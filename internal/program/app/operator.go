@@ -1,0 +1,99 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/admin/ui"
+	"github.com/rshub/rshub/delivery"
+)
+
+// operator is what the operator's listener shows and does.
+type operator struct{ app *App }
+
+// handler is that listener.
+func (o operator) handler() http.Handler {
+	var token, reader func() string
+	if o.app.token != nil {
+		token = o.app.token.get
+	}
+	if o.app.readerToken != nil {
+		reader = o.app.readerToken.get
+	}
+	return admin.New(admin.Options{
+		Token: token, ReaderToken: reader, Page: ui.New,
+		People:   people(&o.app.cfg),
+		Hosts:    append([]string{hostOf(o.app.hubURL)}, o.app.cfg.AllowHost...),
+		Refused:  o.app.metrics.Operator,
+		Reload:   o.app.reloads.reload,
+		Pprof:    o.app.cfg.Pprof,
+		Links:    o.app.links(),
+		Ready:    o.app.ready,
+		Info:     o.app.info,
+		Fleet:    o.app.fleet.now,
+		Metrics:  o.app.metrics.Handler(),
+		Refusals: o.app.refusals.list, Publishers: o.app.fleet.publishers, Settings: o.listSettings, Answers: o.answers,
+		Subscribers: func(topic string) (int, bool) {
+			shards := o.app.shards.Load()
+			if shards == nil || shards.Live() > 1 { // each hub knows only its own
+				return 0, false
+			}
+			return shards.dispatcher.Subscribers(topic), true
+		},
+		Pauses:  o.pauses,
+		Control: o.control,
+		Now:     o.app.clock.Earliest, // as delivery sees leases
+		Topics:  o.app.store, Pings: o.app.store, Subscriptions: o.app.store,
+		Log: o.app.log,
+	})
+}
+
+func (o operator) listSettings() []admin.Setting {
+	list := make([]admin.Setting, 0, len(o.app.settings))
+	for _, o := range o.app.settings {
+		list = append(list, admin.Setting{Name: o.Name, Value: o.Text(), About: o.Auto, From: o.From, Default: o.Default})
+	}
+	return list
+}
+
+// answers returns what a callback answered to its latest failed deliveries.
+func (o operator) answers(id uuid.UUID) []admin.Answer {
+	d := o.app.dispatcher.Load()
+	if d == nil {
+		return nil
+	}
+	list, _ := convert(d.Answers(id), func(one delivery.Answer) (admin.Answer, error) { return admin.Answer(one), nil })
+	return list
+}
+
+// control returns what carries out the operator's changes. It is nil during the start.
+func (o operator) control() admin.Control {
+	if s := o.app.service.Load(); s != nil {
+		return s
+	}
+	return nil
+}
+
+// pauses returns why the subscriptions of a topic wait, as far as this hub delivers to them.
+func (o operator) pauses(topic string) (out []admin.Pause) {
+	d := o.app.dispatcher.Load()
+	if d == nil {
+		return nil
+	}
+	for _, tr := range d.Troubles(topic) {
+		p := admin.Pause{
+			Reason: "store", Error: tr.Err.Error(), Since: tr.Since.UTC(), NextLookAt: tr.NextLook,
+			Seq: tr.Seq, PassedOver: tr.PassedOver,
+		}
+		if tr.Damaged {
+			p.Reason, p.PassedOverAt = "damaged", tr.PassedOverAt.UTC()
+		}
+		if tr.NotificationID != uuid.Nil {
+			p.NotificationID = tr.NotificationID.String()
+		}
+		out = append(out, p)
+	}
+	return out
+}
