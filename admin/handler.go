@@ -252,7 +252,7 @@ func (a *api) calls() []route {
 		{http.MethodDelete, "/api/v1/subscriptions/{id}/link", "end all links to it", none, a.change("unlink", a.subscriptions.ofSubscription(a.subscriptions.revokeLinks))},
 		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.subscriptions.ofSubscription(a.subscriptions.endSubscription))},
 
-		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered", none, a.notifications.getNotification},
+		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered; that reads every subscription, unless ?count=false", []string{"count"}, a.notifications.getNotification},
 		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.notifications.getDocument},
 		{http.MethodGet, "/api/v1/notifications/{id}/subscriptions", "the subscriptions that it was delivered to (?outcome=delivered), that wait for it (pending) and that it was passed over for (skipped)", append([]string{"outcome"}, paging...), a.notifications.listReceivers},
 	}

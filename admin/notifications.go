@@ -103,6 +103,17 @@ func (a *notificationCalls) getNotification(w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return err
 	}
+	switch count := r.URL.Query().Get("count"); count {
+	case "", "true":
+	case "false":
+		topic, e, err := a.Topics.Find(r.Context(), id)
+		if err != nil {
+			return missing(id, err)
+		}
+		return writeJSON(w, NotificationStatus{Notification: notification(&e), Topic: topic})
+	default:
+		return badRequest("count=%s is neither true nor false.", count)
+	}
 	status, err := a.counts.get(r.Context(), id)
 	if err != nil {
 		return missing(id, err)

@@ -256,9 +256,9 @@ type NotificationStatus struct {
 	Notification
 	Topic     string    `json:"topic"`
 	Delivered int       `json:"delivered"`
-	Pending   int       `json:"pending"` // not delivered yet
-	Skipped   int       `json:"skipped"` // passed over, or ended before it came to it
-	AsOf      time.Time `json:"as_of"`   // when it was counted
+	Pending   int       `json:"pending"`        // not delivered yet
+	Skipped   int       `json:"skipped"`        // passed over, or ended before it came to it
+	AsOf      time.Time `json:"as_of,omitzero"` // when it was counted; zero: it was not
 }
 
 // Receiver is a subscription to the topic of a notification, and what became of that.

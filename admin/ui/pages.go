@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -163,25 +165,24 @@ type oneNotification struct {
 // fewReceivers is how many subscriptions of each outcome the page of a notification names.
 const fewReceivers = "20"
 
+// countWithin is how long a page waits until the subscriptions are counted. After that it
+// shows the rest, with a link to count on.
+const countWithin = 60 * time.Millisecond
+
 func (u *ui) notification(r *http.Request) (view, error) {
 	var n oneNotification
 	at := apiPath + "notifications/" + url.PathEscape(r.PathValue("id"))
-	if err := u.get(r, at, nil, &n.NotificationStatus); err != nil {
+	if err := u.get(r, at, url.Values{"count": {"false"}}, &n.NotificationStatus); err != nil {
 		return view{}, err
 	}
 	n.TopicID = journal.TopicID(n.Topic).String()
-	for _, of := range []struct {
-		outcome string
-		count   int
-		into    **admin.Page[admin.Receiver]
-	}{{"pending", n.Pending, &n.Waiting}, {"skipped", n.Skipped, &n.Passed}, {"delivered", n.Delivered, &n.Got}} {
-		if of.count == 0 {
-			continue
-		}
-		*of.into = new(admin.Page[admin.Receiver])
-		if err := u.get(r, at+"/subscriptions", url.Values{"outcome": {of.outcome}, "limit": {fewReceivers}}, *of.into); err != nil {
-			return view{}, err
-		}
+	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+	if r.URL.Query().Get("count") == "" {
+		ctx, cancel = context.WithTimeout(ctx, countWithin)
+	}
+	defer cancel()
+	if err := u.receivers(r.WithContext(ctx), at, &n); err != nil && ctx.Err() == nil {
+		return view{}, err
 	}
 	document, err := u.raw(r, at+"/document")
 	if err != nil {
@@ -190,6 +191,28 @@ func (u *ui) notification(r *http.Request) (view, error) {
 		n.Document, n.Cut = readable(document.body.Bytes())
 	}
 	return view{Page: "notification", Title: "Notification", Data: n}, nil
+}
+
+// receivers counts who got a notification, and names some of them.
+func (u *ui) receivers(r *http.Request, at string, n *oneNotification) error {
+	if err := u.get(r, at, nil, &n.NotificationStatus); err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		outcome string
+		count   int
+		into    **admin.Page[admin.Receiver]
+	}{{"pending", n.Pending, &n.Waiting}, {"skipped", n.Skipped, &n.Passed}, {"delivered", n.Delivered, &n.Got}} {
+		if of.count == 0 {
+			continue
+		}
+		var page admin.Page[admin.Receiver]
+		if err := u.get(r, at+"/subscriptions", url.Values{"outcome": {of.outcome}, "limit": {fewReceivers}}, &page); err != nil {
+			return err
+		}
+		*of.into = &page
+	}
+	return nil
 }
 
 // document hands on the document of a notification as it was published.

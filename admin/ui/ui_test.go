@@ -1,6 +1,9 @@
 package ui
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +80,42 @@ func TestTimeline(t *testing.T) {
 	}
 	if tl = newTimeline([]admin.Notification{{ReceivedAt: at(1)}}, nil, nil, at(1)); len(tl.Bars) != 0 {
 		t.Errorf("of what has no interval: %+v", tl.Bars)
+	}
+}
+
+// Where counting takes long, the page of a notification shows everything else, and counts
+// when it is asked to.
+func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
+	slow := true
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/document"):
+			_, _ = io.WriteString(w, "<a/>")
+		case strings.HasSuffix(r.URL.Path, "/subscriptions"):
+			_, _ = io.WriteString(w, `{"items":[{"id":"i","callback":"https://waits.example/"}]}`)
+		case r.URL.Query().Get("count") == "false":
+			_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t"}`)
+		case slow:
+			<-r.Context().Done()
+		default:
+			_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t","pending":7,"as_of":"2026-01-01T00:00:00Z"}`)
+		}
+	})
+	page := func(path string) string {
+		w := httptest.NewRecorder()
+		New(api).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+		return w.Body.String()
+	}
+	if got := page("/ui/notifications/n"); !strings.Contains(got, "count who got it") || !strings.Contains(got, "https://example.org/t") || !strings.Contains(got, "&lt;a/&gt;") {
+		t.Error(got)
+	}
+	slow = false
+	for _, path := range []string{"/ui/notifications/n", "/ui/notifications/n?count=yes"} {
+		if got := page(path); strings.Contains(got, "count who got it") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "waits.example") {
+			t.Errorf("%s: %s", path, got)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +23,12 @@ import (
 // failingNotebook is a notebook that may be out of order.
 type failingNotebook struct {
 	journal.Notebook
-	err error
+	broken atomic.Bool
 }
 
 func (n *failingNotebook) Note(ctx context.Context, texts ...[]byte) error {
-	if n.err != nil {
-		return n.err
+	if n.broken.Load() {
+		return errors.New("no disk")
 	}
 	return n.Notebook.Note(ctx, texts...)
 }
@@ -54,7 +55,7 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 		two.subscription(subscriptions.Event{Name: subscriptions.EventVerified})
 		two.subscription(subscriptions.Event{Name: subscriptions.EventDenied, Topic: "https://example.org/t", CallbackHost: "s.example:443", Reason: "no such topic"})
 		time.Sleep(2 * refusalsEvery)
-		store.err = errors.New("no disk")
+		store.broken.Store(true)
 		two.subscription(subscriptions.Event{Name: subscriptions.EventDropped, Topic: "https://example.org/t", Reason: "the callback answered 404"})
 		time.Sleep(time.Millisecond)
 		one.request(publishRefused("192.0.2.8", "https://example.org/u"))
@@ -74,7 +75,7 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 		if logs.Len() != 1 || logs.All()[0].ContextMap()["event"] != "refusals_failed" {
 			t.Errorf("logged %v", logs.All())
 		}
-		store.err = nil
+		store.broken.Store(false)
 		time.Sleep(2 * refusalsEvery)
 		want(one, "one publish gap", "two subscribe not-verified", "two subscribe denied", "one publish gap")
 		want(two, "one publish gap", "two subscribe not-verified", "two subscribe denied", "one publish gap")
