@@ -11,7 +11,7 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis interop bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis interop page bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,7 @@ test: ## Vet, then run every test with the race detector; installs what it needs
 
 lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
 	$(LINT) run ./...
+	cd test/page && ../../$(LINT) run ./...
 
 fmt: $(LINT) ## Format every Go file as the linters want it
 	$(LINT) fmt ./...
@@ -50,6 +51,10 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, and who
 interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name checkouts, UPDATE=1 writes the results
 	@for p in nginx caddy haproxy; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 30m -run TestInterop ./test/interop -args -interop $(if $(RESYNC),-resync=$(abspath $(RESYNC))) $(if $(SIMULATOR),-simulator=$(abspath $(SIMULATOR))) $(if $(UPDATE),-update)
+
+page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks some
+	@for p in chromium npm redis-server; do tools/need $$p; done
+	cd test/page && $(GO) test -count=1 -v -timeout 45m -run '$(or $(RUN),.)' . -args -pictures=$(abspath bin/pictures)
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
