@@ -26,6 +26,58 @@ func (t *topics) Intervals(ctx context.Context, topic string) ([]journal.Interva
 	return found, err
 }
 
+// Refill implements journal.Restorer. A call is one transaction.
+func (t *topics) Refill(ctx context.Context, topic string, entries []journal.Entry) (added int, err error) {
+	key := keyOf(journal.TopicID(topic))
+	missing, err := read(ctx, t.folder, func(tx *boltfile.Tx) ([]journal.Entry, error) { return notStored(tx, key, topic, entries) })
+	if err != nil || len(missing) == 0 {
+		return 0, err
+	}
+	o := &boltfile.Op{Grows: true}
+	for _, e := range missing {
+		if e.Size <= inlineMax {
+			o.Bytes += e.Size
+			continue
+		}
+		err := t.folder.room(e.Size)
+		if err == nil {
+			err = t.bodies.write(e.ID, e.Body)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	o.Run = func(tx *boltfile.Tx) error {
+		missing, err := notStored(tx, key, topic, missing)
+		for _, e := range missing {
+			at := positionKey(key, e.Position)
+			var inline []byte
+			if e.Size <= inlineMax {
+				inline = e.Body
+			}
+			err = errors.Join(err, tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)), tx.Bucket(bucketIDs).Put(e.ID[:], at))
+		}
+		added = len(missing)
+		return err
+	}
+	return added, t.folder.do(ctx, o)
+}
+
+// notStored returns those of some entries that are not stored, or journal.ErrHeadMoved.
+func notStored(tx *boltfile.Tx, key []byte, topic string, entries []journal.Entry) ([]journal.Entry, error) {
+	missing := slices.DeleteFunc(slices.Clone(entries), func(e journal.Entry) bool {
+		return bytes.Equal(tx.Bucket(bucketIDs).Get(e.ID[:]), positionKey(key, e.Position))
+	})
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	h, err := readHead(tx, key, topic)
+	if err == nil {
+		err = journal.Refillable(h.Head, missing[0].Position)
+	}
+	return missing, err
+}
+
 // Restore implements journal.Restorer.
 func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
 	id := journal.TopicID(h.Topic)

@@ -206,6 +206,12 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Restore": func() error {
 			return s.Restore(t.Context(), journal.Head{Topic: topicName + "restored", Version: "1"}, nil)
 		},
+		"Refill": func() error {
+			e := entry(9, "x")
+			e.ID, e.Position, e.Seq = uuid.New(), 1, 1
+			_, err := s.Refill(t.Context(), topicName+"refilled", []journal.Entry{e})
+			return err
+		},
 		"Ping":                    func() error { return s.Ping(t.Context(), now, []string{topicName}) },
 		"Update, a new request":   func() error { return request(subscriptionNo(1001)) },
 		"Update, a renewal":       func() error { return request(subs[9]) },
@@ -301,7 +307,7 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Poll":     func() error { _, _, err := s.Poll(t.Context(), map[int]uint64{1: 1}, map[int]uint64{1: 1}); return err },
 	}
 	refused := []string{
-		"Append", "Append, the 1st", "Append, a large one", "Restore", "Ping", "Room", "Ready",
+		"Append", "Append, the 1st", "Append, a large one", "Restore", "Refill", "Ping", "Room", "Ready",
 		"Update, a new request", "Update, a renewal", "Update, a renewal waits", "Update, a 2nd request", "Update, a subscription",
 	}
 	asksNothing := []string{"ID", "Close", "Hints", "Space"}

@@ -236,7 +236,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 	}
 	return &Store{
 		Journal:  &topics{appender, reader, watcher, &trimmer{conn: c, checks: checks, heads: heads, reader: reader, watcher: watcher, lister: lister}},
-		Restorer: &restorer{conn: c, memory: memory, heads: heads, watcher: watcher},
+		Restorer: &restorer{conn: c, memory: memory, heads: heads, watcher: watcher, appender: appender},
 		Pings:    &pings{conn: c, checks: checks, memory: memory, lister: lister},
 		Store:    records,
 		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},

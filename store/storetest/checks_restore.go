@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"slices"
 
 	"github.com/rshub/rshub/journal"
@@ -9,12 +10,12 @@ import (
 // restoredName is the topic that a check restores from another.
 const restoredName = topicName + "restored"
 
-// export returns the state of a topic, under the name restoredName.
+// export returns the state of a topic, under the name restoredName and without entries.
 func (k *kit) export(topic string) (journal.Head, []journal.Interval) {
 	k.Helper()
 	h := k.head(topic)
 	remembered := call(k.h.Intervals(k.Context(), topic)).must(k, "Intervals")
-	h.Topic = restoredName
+	h.Topic, h.Entries, h.Bytes = restoredName, 0, 0
 	return h, remembered
 }
 
@@ -90,5 +91,75 @@ var restoreChecks = []Check{
 		}
 		k.same("the head that has an entry", k.head(other), got)
 		k.same("its entries", len(k.read(other, h.Last)), 1)
+	}},
+	{"RefilledTopicIsWhole", func(k *kit) {
+		const trimmed = 2
+		k.fill(topicName, 4)
+		large := timed(4, 5, "") // it is larger than what stores keep with an entry
+		large.Body = make([]byte, 2<<20)
+		for i := range large.Body {
+			large.Body[i] = byte(i * i >> 7)
+		}
+		large.SHA256 = sha256.Sum256(large.Body)
+		k.add(topicName, at(5), large)
+		k.fill(topicName, 1)
+		k.trim(journal.Cut{Before: at(trimmed + 1), KeepBytes: -1})
+		h, remembered := k.export(topicName)
+		kept := k.head(topicName)
+		h.Entries, h.Bytes = kept.Entries, kept.Bytes
+		entries := k.read(topicName, h.Trimmed)
+		k.same("entries that were not trimmed", len(entries), 4)
+		partition := journal.Partition(journal.TopicID(restoredName))
+		for i := range entries {
+			entries[i].ID[15] = byte(partition)
+		}
+		h.ID = entries[len(entries)-1].ID
+
+		_, since := k.changes(partition, 0)
+		refill := func(entries []journal.Entry) int {
+			return call(k.h.Refill(k.Context(), restoredName, entries)).must(k, "Refill")
+		}
+		k.same("entries that the first Refill adds", refill(entries[:1]), 1)
+		k.same("entries that a Refill adds to a part of them", refill(entries[:2]), 1)
+		k.same("entries that the last Refill adds", refill(entries[2:]), 2)
+		k.same("the head before Restore", k.head(restoredName), journal.Head{Topic: restoredName})
+		k.reopen()
+		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore")
+		topics, _ := k.changes(partition, since)
+		k.expect(slices.Contains(topics, restoredName), "Changes does not report a restored topic")
+		k.reopen()
+		got, want := k.head(restoredName), h
+		want.Version = got.Version
+		k.same("the head", got, want)
+		k.same("the entries", k.read(restoredName, h.Trimmed), entries)
+		k.trimmedAs("reading from the beginning", restoredName, journal.Anchor{}, journal.TrimmedError{To: h.Trimmed, Reason: journal.GapRetention})
+		for _, e := range entries {
+			found := find(k.Context(), k.h.Store, e.ID).must(k, "Find")
+			k.same("the topic that Find returns", found.topic, restoredName)
+			k.same("the body", call(k.h.Body(k.Context(), restoredName, found.entry)).must(k, "Body"), e.Body)
+		}
+		k.same("entries that another Refill adds", refill(entries), 0)
+
+		next := k.add(restoredName, at(9), timed(6, 7, "next"))
+		k.same("the seq of the next entry", next.Seq, h.Last.Seq+1)
+		k.same("entries that a Refill adds to a topic that has gone on", refill(entries), 0)
+		foreign := entries[0]
+		foreign.ID[0]++
+		foreign.Position++
+		k.fails(errOf(k.h.Refill(k.Context(), restoredName, []journal.Entry{foreign})), journal.ErrHeadMoved, "Refill of a topic that has entries of its own")
+		cut := call(k.h.Trim(k.Context(), restoredName, journal.Cut{Before: at(6), KeepBytes: -1})).must(k, "Trim")
+		k.same("bytes after a trim", cut.Bytes, entries[3].Size+next.Size)
+		k.same("entries after a trim", len(k.read(restoredName, cut.Trimmed)), 2)
+		k.fails(find(k.Context(), k.h.Store, entries[2].ID).err, journal.ErrNotFound, "Find of a trimmed entry")
+	}},
+	{"RemovedTopicIsRefilled", func(k *kit) {
+		k.fill(topicName, 3)
+		h := k.head(topicName)
+		remembered := call(k.h.Intervals(k.Context(), topicName)).must(k, "Intervals")
+		entries := k.read(topicName, journal.Anchor{})
+		k.ok(k.h.Remove(k.Context(), topicName, h.Version), "Remove")
+		k.same("entries that Refill adds", call(k.h.Refill(k.Context(), topicName, entries)).must(k, "Refill"), 3)
+		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore")
+		k.same("the entries", k.read(topicName, journal.Anchor{}), entries)
 	}},
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -14,6 +15,14 @@ type restoreMutant struct {
 	before    func(m *Memory, h *journal.Head, remembered *[]journal.Interval)
 	after     func(t *memTopic)
 	intervals func(all []journal.Interval) []journal.Interval
+	refill    func(m *Memory, topic string, entries []journal.Entry) (added int, err error)
+}
+
+func (m *restoreMutant) Refill(ctx context.Context, topic string, entries []journal.Entry) (int, error) {
+	if m.refill != nil {
+		return m.refill(m.Memory, topic, entries)
+	}
+	return m.Memory.Refill(ctx, topic, entries)
 }
 
 func (m *restoreMutant) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
@@ -52,6 +61,40 @@ func TestSuiteCatchesMutantsOfRestore(t *testing.T) {
 				if t := m.topics[h.Topic]; t != nil {
 					*h, *remembered = t.head, t.intervals
 				}
+			}
+		},
+		"drops what was refilled": func(m *restoreMutant) { m.after = func(t *memTopic) { t.entries = nil } },
+		"refills no bodies": func(m *restoreMutant) {
+			m.refill = func(m *Memory, topic string, entries []journal.Entry) (int, error) {
+				entries = slices.Clone(entries)
+				for i := range entries {
+					entries[i].Body = nil
+				}
+				return m.Refill(context.Background(), topic, entries)
+			}
+		},
+		"counts what it had": func(m *restoreMutant) {
+			m.refill = func(m *Memory, topic string, entries []journal.Entry) (int, error) {
+				_, err := m.Refill(context.Background(), topic, entries)
+				return len(entries), err
+			}
+		},
+		"refills whatever there is": func(m *restoreMutant) {
+			m.refill = func(m *Memory, topic string, entries []journal.Entry) (int, error) {
+				added, err := m.Refill(context.Background(), topic, entries)
+				if errors.Is(err, journal.ErrHeadMoved) {
+					err = nil
+				}
+				return added, err
+			}
+		},
+		"shows what was refilled at once": func(m *restoreMutant) {
+			m.refill = func(m *Memory, topic string, entries []journal.Entry) (int, error) {
+				added, err := m.Refill(context.Background(), topic, entries)
+				if t := m.topics[topic]; t != nil && t.head.Version == "" && added > 0 {
+					t.head.Version, t.head.Last = "shown", entries[len(entries)-1].Anchor()
+				}
+				return added, err
 			}
 		},
 		"takes the epoch back": func(m *restoreMutant) { m.after = func(t *memTopic) { t.head.Epoch = 0 } },
