@@ -45,7 +45,7 @@ func TestExportAndImport(t *testing.T) {
 	code, _, stderr = try(t, whole, "import", "--data-dir", old, "-")
 	is("from standard input", code, cli.ExitOK, stderr, "1 are new or changed")
 	code, _, stderr = try(t, whole[:len(whole)-40], "import", "--data-dir", old, "-")
-	is("cut short", code, cli.ExitPartial, stderr, "Nothing was imported.")
+	is("cut short", code, cli.ExitPartial, stderr, "Nothing was stored.")
 	code, _, stderr = try(t, strings.Replace(whole, "change", "news", 1), "import", "--data-dir", old, "-")
 	is("a wrong line", code, cli.ExitRefused, stderr, "line 2: ")
 	code, _, stderr = try(t, "", "import", "--data-dir", old, filepath.Join(dir, "none"))

@@ -14,7 +14,31 @@ import (
 )
 
 // check is an error unless the line makes sense by itself.
+func (l *notificationLine) check() error {
+	e := l.entry()
+	switch {
+	case !isURL(l.Topic):
+		return fmt.Errorf("%q is no topic", l.Topic)
+	case l.Position == 0 || l.Seq == 0 || l.ReceivedAt.IsZero():
+		return errors.New("it lacks one of position, seq and received_at")
+	case journal.IDPartition(l.ID) != journal.Partition(journal.TopicID(l.Topic)):
+		return fmt.Errorf("%v is no id of a notification of this topic", l.ID)
+	case !slices.Contains([]journal.Kind{journal.KindChange, journal.KindFramework, journal.KindContent}, e.Kind):
+		return fmt.Errorf("%q is no kind of notification", l.Kind)
+	case l.Until.Before(l.From):
+		return errors.New("its from and until are no interval")
+	}
+	if e.Check(e.Body) != nil {
+		return errors.New("its body has another SHA-256 than it says")
+	}
+	return nil
+}
+
+// check is an error unless the line makes sense by itself.
 func (l *topicLine) check() error {
+	if r := l.Retained; r != nil && (r.Trimmed.Seq >= l.Last.Seq || r.Trimmed.Position >= l.Last.Position || r.Bytes < 0 || l.Removed) {
+		return errors.New("its retained notifications make no sense")
+	}
 	if l.Removed && (l.Kind != "" || l.ID != uuid.Nil || !l.Until.IsZero() || len(l.Intervals) > 0) {
 		return errors.New("it was removed, and still has a state")
 	}

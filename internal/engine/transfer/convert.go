@@ -65,6 +65,9 @@ func ofTopic(h journal.Head, remembered []journal.Interval) *topicLine {
 		Removed: h.Forgotten(), Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
 	}
 	for _, i := range remembered {
+		if i.Position > h.Last.Position {
+			break // its entry came after the head was read
+		}
 		l.Intervals = append(l.Intervals, intervalLine{utc(i.From), utc(i.Until), i.SHA256, i.ID, uint64(i.Position)})
 	}
 	return l
@@ -78,10 +81,38 @@ func (l *topicLine) topic() (h journal.Head, remembered []journal.Interval) {
 	if l.Removed {
 		h.Removed = h.Last
 	}
+	if r := l.Retained; r != nil {
+		h = h.Trim(r.Trimmed.anchor(), 0)
+		h.Bytes = r.Bytes
+	}
 	for _, i := range l.Intervals {
 		remembered = append(remembered, journal.Interval{From: utc(i.From), Until: utc(i.Until), SHA256: i.SHA256, ID: i.ID, Position: journal.Position(i.Position)})
 	}
 	return h, remembered
+}
+
+func ofEntry(topic string, e journal.Entry) *notificationLine {
+	l := &notificationLine{
+		Type: typeNotification, Topic: topic, ID: e.ID, Position: uint64(e.Position), Nonce: uint64(e.Nonce), Seq: e.Seq,
+		ReceivedAt: utc(e.ReceivedAt), From: utc(e.From), Until: utc(e.Until), Kind: string(e.Kind), ContentType: e.MediaType,
+		Links: e.Links, SHA256: e.SHA256, Counts: e.Counts, Body: e.Body,
+	}
+	if e.Gap != nil {
+		l.Gap = &ofGaps([]journal.Gap{*e.Gap})[0]
+	}
+	return l
+}
+
+func (l *notificationLine) entry() journal.Entry {
+	e := journal.Entry{
+		ID: l.ID, Position: journal.Position(l.Position), Nonce: journal.Nonce(l.Nonce), Seq: l.Seq,
+		ReceivedAt: utc(l.ReceivedAt), From: utc(l.From), Until: utc(l.Until), Kind: journal.Kind(l.Kind), MediaType: l.ContentType,
+		Links: l.Links, SHA256: l.SHA256, Counts: l.Counts, Size: int64(len(l.Body)), Body: l.Body,
+	}
+	if l.Gap != nil {
+		e.Gap = &gapsOf([]gapLine{*l.Gap})[0]
+	}
+	return e
 }
 
 func ofCursor(c journal.Cursor) cursorLine {
@@ -104,7 +135,7 @@ func ofRecord(rec subscriptions.Record, secrets *secrets) *subscriptionLine {
 		l.ID, l.Topic, l.Callback = s.ID, s.Topic, s.Callback
 		l.InForce = &inForceLine{
 			secretLine: secrets.write(s.Secret, ofSubscription, s.Topic, s.Callback),
-			CreatedAt:  utc(s.CreatedAt), VerifiedAt: utc(s.VerifiedAt), ExpiresAt: utc(s.ExpiresAt),
+			CreatedAt:  utc(s.CreatedAt), VerifiedAt: utc(s.VerifiedAt), ExpiresAt: utc(s.ExpiresAt), PausedAt: utc(s.PausedAt),
 			Start: ofAnchor(s.Start), Cursor: ofCursor(s.Cursor), Gaps: ofGaps(s.Gaps),
 			EndedAt: utc(s.EndedAt), EndReason: s.EndReason, Requester: s.Requester,
 		}
@@ -125,7 +156,7 @@ func (l *subscriptionLine) read() (err error) {
 	if f := l.InForce; f != nil {
 		l.rec.Subscription = &subscriptions.Subscription{
 			ID: l.ID, Topic: l.Topic, Callback: l.Callback,
-			CreatedAt: utc(f.CreatedAt), VerifiedAt: utc(f.VerifiedAt), ExpiresAt: utc(f.ExpiresAt),
+			CreatedAt: utc(f.CreatedAt), VerifiedAt: utc(f.VerifiedAt), ExpiresAt: utc(f.ExpiresAt), PausedAt: utc(f.PausedAt),
 			Start: f.Start.anchor(), Cursor: f.Cursor.cursor(), Gaps: gapsOf(f.Gaps),
 			EndedAt: utc(f.EndedAt), EndReason: f.EndReason, Requester: f.Requester,
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -22,7 +23,9 @@ const page = 1000
 type Source interface {
 	ID() string
 	Head(ctx context.Context, topic string) (journal.Head, error)
-	journal.Restorer
+	Read(ctx context.Context, topic string, after journal.Anchor, max int, maxBytes int64) ([]journal.Entry, error)
+	Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error)
+	Intervals(ctx context.Context, topic string) ([]journal.Interval, error)
 	Lists
 }
 
@@ -35,6 +38,8 @@ type Lists interface {
 
 // ExportOptions say what is written of secrets, and what of the hub.
 type ExportOptions struct {
+	// Notifications are written too, as far as they are retained.
+	Notifications bool
 	// Keys seal the secrets, the first of them.
 	Keys *seal.Keys
 	// Secrets is one of the Secrets constants; empty: sealed, or ErrNoKey.
@@ -49,10 +54,12 @@ type ExportOptions struct {
 type Exported struct {
 	Counts
 	// Lagging are the subscriptions in force that have not got all that their
-	// topics hold, Lag the notifications that they have not got. These don't
-	// travel.
+	// topics hold, Lag the notifications that they have not got. An export without
+	// notifications turns these into gaps.
 	Lagging int
 	Lag     uint64
+	// Damaged counts the notifications that were left out because they are damaged.
+	Damaged int
 	Secrets string // one of the Secrets constants
 }
 
@@ -64,7 +71,7 @@ func Export(ctx context.Context, w io.Writer, from Source, o ExportOptions) (Exp
 		return Exported{}, err
 	}
 	x := &exporter{
-		from: from, secrets: secrets, progress: o.Progress, out: bufio.NewWriterSize(w, 1<<16),
+		from: from, bodies: o.Notifications, secrets: secrets, progress: o.Progress, out: bufio.NewWriterSize(w, 1<<16),
 		last: map[string]journal.Anchor{}, behind: map[string]bool{},
 	}
 	x.done.Secrets = secrets.how
@@ -78,6 +85,7 @@ func Export(ctx context.Context, w io.Writer, from Source, o ExportOptions) (Exp
 
 type exporter struct {
 	from     Source
+	bodies   bool
 	secrets  *secrets
 	progress func(Counts)
 	out      *bufio.Writer
@@ -112,7 +120,7 @@ func (x *exporter) run(ctx context.Context, o ExportOptions) error {
 			return err
 		}
 	}
-	if err := x.encode.Encode(endLine{typeEnd, x.done.Counts}); err != nil {
+	if err := x.encode.Encode(endLine{typeEnd, x.done.Counts, x.done.Damaged}); err != nil {
 		return err
 	}
 	return x.out.Flush()
@@ -147,7 +155,72 @@ func (x *exporter) topic(ctx context.Context, h journal.Head) error {
 		return err
 	}
 	x.last[h.Topic] = h.Last
-	return x.write(ofTopic(h, remembered))
+	l := ofTopic(h, remembered)
+	if x.bodies {
+		if l.Retained, err = x.notifications(ctx, h); err != nil {
+			return err
+		}
+	}
+	return x.write(l)
+}
+
+const (
+	readAtOnce = 256     // entries
+	readBytes  = 4 << 20 // of their bodies
+)
+
+// notifications writes those of a topic up to its head h, oldest first. It returns which
+// they are; nil: there are none. What retention deletes meanwhile is not in the file.
+// What is damaged is not either, and missing in a store that reads the file.
+func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retainedLine, error) {
+	kept := &retainedLine{}
+	trimmedTo := func(a journal.Anchor) { kept = &retainedLine{Trimmed: ofAnchor(a)} }
+	trimmedTo(h.Trimmed)
+	for after := h.Trimmed; after.Seq < h.Last.Seq; {
+		entries, err := x.from.Read(ctx, h.Topic, after, readAtOnce, readBytes)
+		trimmed, isTrimmed := errors.AsType[*journal.TrimmedError](err)
+		damaged, isDamaged := errors.AsType[*journal.DamagedError](err)
+		switch {
+		case isTrimmed:
+			after = trimmed.To
+			trimmedTo(after)
+			continue
+		case isDamaged:
+			after = damaged.At
+			x.done.Damaged++
+			continue
+		case err != nil:
+			return nil, err
+		case len(entries) == 0:
+			return nil, fmt.Errorf("the newest notifications of %s disappeared meanwhile; try again", h.Topic)
+		}
+		for _, e := range entries {
+			if after = e.Anchor(); e.Seq > h.Last.Seq {
+				break
+			}
+			if e.Body == nil && e.Size > 0 {
+				e.Body, err = x.from.Body(ctx, h.Topic, e)
+			}
+			switch {
+			case errors.Is(err, journal.ErrNotFound):
+				trimmedTo(after)
+				continue
+			case errors.Is(err, journal.ErrDamaged):
+				x.done.Damaged++
+				continue
+			case err != nil:
+				return nil, err
+			}
+			if err := x.write(ofEntry(h.Topic, e)); err != nil {
+				return nil, err
+			}
+			kept.Bytes += e.Size
+		}
+	}
+	if kept.Trimmed.Seq >= h.Last.Seq {
+		return nil, nil
+	}
+	return kept, nil
 }
 
 func (x *exporter) pings(ctx context.Context, partition int) error {
@@ -161,9 +234,39 @@ func (x *exporter) pings(ctx context.Context, partition int) error {
 
 func (x *exporter) subscriptions(ctx context.Context, shard int) error {
 	return each(ctx, shard, x.from.List, func(rec subscriptions.Record) (uuid.UUID, error) {
+		if x.bodies {
+			rec = x.within(rec)
+		}
 		x.look(rec)
 		return subscriptions.ID(rec.Pair()), x.write(ofRecord(rec, x.secrets))
 	})
+}
+
+// within moves back what of a record is ahead of its topic as it was written: the
+// notifications behind that are not in the file.
+func (x *exporter) within(rec subscriptions.Record) subscriptions.Record {
+	back := func(topic string, a *journal.Anchor) bool {
+		last := x.last[topic]
+		ahead := a.Position > last.Position
+		if ahead {
+			*a = last
+		}
+		return ahead
+	}
+	if rec.Subscription != nil {
+		s := *rec.Subscription
+		back(s.Topic, &s.Start)
+		if c := s.Cursor; back(s.Topic, &c.Anchor) {
+			s.Cursor = journal.Cursor{Generation: c.Generation, Anchor: c.Anchor, Nudge: c.Nudge}
+		}
+		rec.Subscription = &s
+	}
+	if rec.Request != nil {
+		r := *rec.Request
+		back(r.Topic, &r.Start)
+		rec.Request = &r
+	}
+	return rec
 }
 
 // look notes how far a subscription is behind its topic, or ahead of what was
@@ -188,7 +291,7 @@ func (x *exporter) look(rec subscriptions.Record) {
 
 func (x *exporter) write(l line) error {
 	*l.counter(&x.done.Counts)++
-	if n := x.done.Topics + x.done.Subscriptions; x.progress != nil && n%page == 0 {
+	if n := x.done.Total(); x.progress != nil && n%page == 0 {
 		x.progress(x.done.Counts)
 	}
 	return x.encode.Encode(l)

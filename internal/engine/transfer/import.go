@@ -23,6 +23,8 @@ const atOnce = 256
 type Target interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 	journal.Restorer
+	Find(ctx context.Context, id uuid.UUID) (topic string, e journal.Entry, err error)
+	Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error)
 	Pings
 	Records
 }
@@ -79,11 +81,7 @@ func Import(ctx context.Context, r io.Reader, to Target, o ImportOptions) (Impor
 	}
 	i := &importer{to: to, refused: map[string]bool{}}
 	i.begin(ctx)
-	counts, err := read(ctx, r, o.Keys, handler{
-		line:     func(l line) error { return i.run(ctx, l) },
-		next:     func() error { return i.wait(ctx) }, // the topics are there before their subscriptions are
-		progress: o.Progress,
-	})
+	counts, err := read(ctx, r, o.Keys, handler{line: func(l line) error { return i.run(ctx, l) }, progress: o.Progress})
 	if failed := i.wait(ctx); failed != nil {
 		err = fmt.Errorf("importing: %w", failed)
 	}
@@ -96,6 +94,24 @@ type dryTarget struct{ Target }
 
 func (dryTarget) Restore(context.Context, journal.Head, []journal.Interval) error { return nil }
 func (dryTarget) Ping(context.Context, time.Time, []string) error                 { return nil }
+
+// Refill counts the entries that are not there.
+func (t dryTarget) Refill(ctx context.Context, topic string, entries []journal.Entry) (added int, err error) {
+	for _, e := range entries {
+		of, stored, err := t.Find(ctx, e.ID)
+		if err == nil {
+			_, err = t.Body(ctx, topic, stored)
+		}
+		switch {
+		case err == nil && of == topic && stored.Anchor() == e.Anchor() && stored.SHA256 == e.SHA256:
+		case err == nil, errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrDamaged):
+			added++
+		default:
+			return added, err
+		}
+	}
+	return added, nil
+}
 
 func (t dryTarget) Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error) {
 	stored, err := t.Get(ctx, id)
@@ -111,6 +127,8 @@ type importer struct {
 	// Lines that are stored at the same time, until the first error of them.
 	group  *errgroup.Group
 	within context.Context
+	topics bool   // the group has topics; their subscriptions have to wait for them
+	refill refill // of the topic whose line comes next
 
 	mu      sync.Mutex
 	done    Imported
@@ -122,6 +140,33 @@ func (i *importer) begin(ctx context.Context) {
 	i.group.SetLimit(atOnce)
 }
 
+// refill is what is read of the notifications of a topic, until its line comes.
+type refill struct {
+	entries []journal.Entry // not stored yet
+	bytes   int64           // of their bodies
+	lines   int             // of all that were read
+	added   int             // stored by earlier calls of Refill
+	moved   bool            // the store has a journal of its own
+}
+
+// refillBytes is how many bytes of bodies are stored at once. As many may wait for each
+// topic that is stored at the same time.
+const refillBytes = 1 << 20
+
+// store stores the entries that were read so far.
+func (r *refill) store(ctx context.Context, to Target, topic string) error {
+	if len(r.entries) == 0 || r.moved {
+		return nil
+	}
+	added, err := to.Refill(ctx, topic, r.entries)
+	r.added += added
+	r.entries, r.bytes = nil, 0
+	if r.moved = errors.Is(err, journal.ErrHeadMoved); err != nil && !r.moved {
+		return fmt.Errorf("the notifications of %s: %w", topic, err)
+	}
+	return nil
+}
+
 // run merges a line beside others. Its error is one of any line before.
 //
 //nolint:contextcheck // within is made of ctx, by begin
@@ -129,6 +174,20 @@ func (i *importer) run(ctx context.Context, l line) error {
 	within := i.within
 	if within.Err() != nil {
 		return i.wait(ctx)
+	}
+	switch l := l.(type) {
+	case *notificationLine:
+		return l.merge(ctx, i)
+	case *topicLine:
+		i.topics = true
+		l.refill, i.refill = i.refill, refill{}
+	default:
+		if i.topics { // they are there before their subscriptions are
+			if err := i.wait(ctx); err != nil {
+				return err
+			}
+			within = i.within
+		}
 	}
 	i.group.Go(func() error { return l.merge(within, i) })
 	return nil
@@ -138,6 +197,7 @@ func (i *importer) run(ctx context.Context, l line) error {
 func (i *importer) wait(ctx context.Context) error {
 	err := i.group.Wait()
 	i.begin(ctx)
+	i.topics = false
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -155,7 +215,26 @@ func (i *importer) count(stored bool) {
 	}
 }
 
+// merge keeps a notification until its topic comes, or stores it if there are many.
+func (l *notificationLine) merge(ctx context.Context, i *importer) error {
+	r := &i.refill
+	r.entries = append(r.entries, l.entry())
+	r.bytes += int64(len(l.Body))
+	r.lines++
+	if r.bytes < refillBytes && len(r.entries) < readAtOnce {
+		return nil
+	}
+	return r.store(ctx, i.to, l.Topic)
+}
+
 func (l *topicLine) merge(ctx context.Context, i *importer) error {
+	r := &l.refill
+	if err := r.store(ctx, i.to, l.Topic); err != nil {
+		return err
+	}
+	if r.moved {
+		l.Retained = nil
+	}
 	h, remembered := l.topic()
 	stored, err := i.to.Head(ctx, h.Topic)
 	if err != nil {
@@ -167,21 +246,25 @@ func (l *topicLine) merge(ctx context.Context, i *importer) error {
 	}
 	switch {
 	case errors.Is(err, journal.ErrHeadMoved) && stored.Last.Position < h.Last.Position:
-		i.refuse(h.Topic)
+		i.refuse(h.Topic, r.lines)
 		return nil
 	case err != nil && !errors.Is(err, journal.ErrHeadMoved):
 		return fmt.Errorf("the topic %s: %w", h.Topic, err)
 	}
 	i.count(err == nil && news)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.done.Stored += r.added
+	i.done.Kept += r.lines - r.added
 	return nil
 }
 
-// refuse keeps a topic out, and with it what is about it.
-func (i *importer) refuse(topic string) {
+// refuse keeps a topic out, and with it what is about it and its notifications.
+func (i *importer) refuse(topic string, notifications int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.refused[topic] = true
-	i.done.RefusedLines++
+	i.done.RefusedLines += 1 + notifications
 	if len(i.done.Refused) < maxProblems {
 		i.done.Refused = append(i.done.Refused, fmt.Errorf("this store has notifications of %s that are older than those in the file; the topic and its subscriptions were left out", topic))
 	}

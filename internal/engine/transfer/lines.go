@@ -6,16 +6,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
 // Format is the version of the lines that this package writes. It reads this
 // and older ones.
-const Format = 1
+const Format = 2
 
 // The types of lines.
 const (
 	typeHeader       = "rshub-export"
+	typeNotification = "notification"
 	typeTopic        = "topic"
 	typePing         = "ping"
 	typeSubscription = "subscription"
@@ -67,6 +69,34 @@ type intervalLine struct {
 	Position uint64    `json:"position,string"`
 }
 
+// notificationLine is a retained notification. Those of a topic stand right before its
+// topicLine, oldest first.
+type notificationLine struct {
+	Type        string         `json:"type"`
+	Topic       string         `json:"topic"`
+	ID          uuid.UUID      `json:"id"`
+	Position    uint64         `json:"position,string"`
+	Nonce       uint64         `json:"nonce,string"`
+	Seq         uint64         `json:"seq"`
+	ReceivedAt  time.Time      `json:"received_at"`
+	From        time.Time      `json:"from,omitzero"`
+	Until       time.Time      `json:"until,omitzero"`
+	Kind        string         `json:"kind"`
+	ContentType string         `json:"content_type"`
+	Links       []string       `json:"links,omitempty"`
+	SHA256      hash           `json:"sha256"`
+	Counts      journal.Counts `json:"counts"`
+	Gap         *gapLine       `json:"gap,omitempty"`
+	Body        []byte         `json:"body"`
+}
+
+// retainedLine says which notifications of a topic are in the file: those after
+// Trimmed.
+type retainedLine struct {
+	Trimmed anchorLine `json:"trimmed"`
+	Bytes   int64      `json:"bytes"` // of their bodies
+}
+
 // topicLine is the state of a topic. Where a file has two of one topic, the one
 // with the greater position holds.
 type topicLine struct {
@@ -83,6 +113,9 @@ type topicLine struct {
 	ReceivedAt time.Time      `json:"received_at"`
 	Gaps       []gapLine      `json:"gaps,omitempty"`
 	Intervals  []intervalLine `json:"intervals,omitempty"`
+	Retained   *retainedLine  `json:"retained,omitempty"` // nil: no notifications
+
+	refill refill // for merge
 }
 
 // pingLine is a topic that is still to be fetched.
@@ -128,6 +161,7 @@ type inForceLine struct {
 	CreatedAt  time.Time  `json:"created_at"`
 	VerifiedAt time.Time  `json:"verified_at"`
 	ExpiresAt  time.Time  `json:"expires_at"`
+	PausedAt   time.Time  `json:"paused_at,omitzero"`
 	Start      anchorLine `json:"start"`
 	Cursor     cursorLine `json:"cursor"`
 	Gaps       []gapLine  `json:"gaps,omitempty"`
@@ -153,24 +187,31 @@ type requestLine struct {
 type endLine struct {
 	Type string `json:"type"`
 	Counts
+	Damaged int `json:"damaged,omitempty"` // notifications that were left out
 }
 
 // Counts are the lines of a file.
 type Counts struct {
+	Notifications int `json:"notifications,omitempty"`
 	Topics        int `json:"topics"`
 	Pings         int `json:"pings"`
 	Subscriptions int `json:"subscriptions"`
 }
 
+func (*notificationLine) counter(c *Counts) *int { return &c.Notifications }
 func (*topicLine) counter(c *Counts) *int        { return &c.Topics }
 func (*pingLine) counter(c *Counts) *int         { return &c.Pings }
 func (*subscriptionLine) counter(c *Counts) *int { return &c.Subscriptions }
 
 // Total is the number of lines.
-func (c Counts) Total() int64 { return int64(c.Topics + c.Pings + c.Subscriptions) }
+func (c Counts) Total() int64 { return int64(c.Notifications + c.Topics + c.Pings + c.Subscriptions) }
 
 // String tells the counts to a person.
 func (c Counts) String() string {
-	return quantity.Count(c.Topics, "topic", "topics") + ", " + quantity.Count(c.Pings, "waiting ping", "waiting pings") +
+	notifications := ""
+	if c.Notifications > 0 {
+		notifications = quantity.Count(c.Notifications, "notification", "notifications") + ", "
+	}
+	return notifications + quantity.Count(c.Topics, "topic", "topics") + ", " + quantity.Count(c.Pings, "waiting ping", "waiting pings") +
 		" and " + quantity.Count(c.Subscriptions, "subscription", "subscriptions")
 }

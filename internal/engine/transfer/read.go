@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ var (
 	ErrTruncated = errors.New("lines of the file are missing: it was cut short")
 )
 
-// maxLine bounds a line, in bytes. The longest that is written has a topic's 64
-// intervals and 100 gaps.
-const maxLine = 1 << 20
+// maxLine bounds a line, in bytes. The longest that is written has the body of a
+// notification, of --max-body at most.
+const maxLine = 1 << 30
 
 // maxProblems is how many wrong lines are told of.
 const maxProblems = 20
@@ -48,6 +49,7 @@ type line interface {
 
 // lineTypes make an empty line of each type.
 var lineTypes = map[string]func(secrets *secrets) line{
+	typeNotification: func(*secrets) line { return new(notificationLine) },
 	typeTopic:        func(*secrets) line { return new(topicLine) },
 	typePing:         func(*secrets) line { return new(pingLine) },
 	typeSubscription: func(secrets *secrets) line { return &subscriptionLine{secrets: secrets} },
@@ -56,18 +58,29 @@ var lineTypes = map[string]func(secrets *secrets) line{
 // handler gets the lines of a file after they were checked. An error of it ends the
 // reading.
 type handler struct {
-	line func(line) error
-	// next is called before the first line of another type than the one before,
-	// and after the last line; progress after every page of lines.
-	next     func() error
-	progress func(Counts)
+	line     func(line) error
+	progress func(Counts) // called after every page of lines; nil: it is not
 }
 
 // Check validates a whole file and returns what is in it. An error joins one for
 // each wrong line, maxProblems at most, or wraps ErrRefused or ErrTruncated.
 // Progress, which may be nil, is called now and then with what was read.
 func Check(ctx context.Context, r io.Reader, keys *seal.Keys, progress func(Counts)) (Counts, error) {
-	return read(ctx, r, keys, handler{line: func(line) error { return nil }, next: func() error { return nil }, progress: progress})
+	return read(ctx, r, keys, handler{line: func(line) error { return nil }, progress: progress})
+}
+
+// Name returns a text that names a file: other files have other names. It reads the first
+// line, and leaves the file at its beginning.
+func Name(file io.ReadSeeker) (string, error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(io.LimitReader(file, 1<<16)).ReadBytes('\n')
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return fmt.Sprintf("%x", sha256.Sum256(line)), err
 }
 
 // read hands the lines of a file to h.
@@ -98,16 +111,13 @@ func read(ctx context.Context, r io.Reader, keys *seal.Keys, h handler) (Counts,
 			h.progress(f.counts)
 		}
 	}
-	if err := h.next(); err != nil {
-		return f.counts, err
-	}
 	switch {
 	case len(f.problems) == maxProblems:
 		f.problems = append(f.problems, errors.New("that is not all; the rest was not read"))
 	case lines.Err() != nil:
 		f.problems = append(f.problems, &LineError{n + 1, lines.Err()})
 	case !f.ended:
-		f.problems = append(f.problems, fmt.Errorf("%w after line %d; make the export again", ErrTruncated, n))
+		f.problems = append(f.problems, fmt.Errorf("%w after line %d; make the file again", ErrTruncated, n))
 	}
 	return f.counts, errors.Join(f.problems...)
 }
@@ -117,7 +127,7 @@ type file struct {
 	handler
 	secrets  *secrets
 	counts   Counts
-	before   string // the type of the line before
+	before   *notificationLine // the line before; nil: it was of another type
 	ended    bool
 	problems []error
 }
@@ -144,12 +154,6 @@ func (f *file) add(n int, text []byte) error {
 		Type string `json:"type"`
 	}
 	notJSON := json.Unmarshal(text, &of)
-	if of.Type != f.before {
-		if err := f.next(); err != nil {
-			return err
-		}
-		f.before = of.Type
-	}
 	var wrong error
 	switch newLine := lineTypes[of.Type]; {
 	case f.ended:
@@ -166,6 +170,9 @@ func (f *file) add(n int, text []byte) error {
 			wrong = l.check()
 		}
 		if wrong == nil {
+			wrong = f.follows(l)
+		}
+		if wrong == nil {
 			*l.counter(&f.counts)++
 			return f.line(l)
 		}
@@ -174,6 +181,28 @@ func (f *file) add(n int, text []byte) error {
 		f.problems = append(f.problems, &LineError{n, wrong})
 	}
 	return nil
+}
+
+// follows is an error unless a line may stand after the one before.
+func (f *file) follows(l line) error {
+	before := f.before
+	f.before = nil
+	switch l := l.(type) {
+	case *notificationLine:
+		f.before = &notificationLine{Topic: l.Topic, Position: l.Position}
+		if before == nil || before.Topic == l.Topic && before.Position < l.Position {
+			return nil
+		}
+	case *topicLine:
+		if before == nil && l.Retained == nil || before != nil && before.Topic == l.Topic && before.Position <= l.Last.Position {
+			return nil
+		}
+	default:
+		if before == nil {
+			return nil
+		}
+	}
+	return errors.New("it is not in the order of a file: the notifications of a topic, oldest first, and then the topic")
 }
 
 // end reads the last line.

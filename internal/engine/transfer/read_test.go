@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rshub/rshub/internal/engine/transfer"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -47,6 +48,11 @@ func TestWrongFiles(t *testing.T) {
 			`0000000000000000000000000000000000000000000000000000000000000000","received_at":"2026-01-01T00:00:00Z"}`
 		end = `{"type":"end","topics":1,"pings":0,"subscriptions":0}`
 	)
+	const retained = `"retained":{"trimmed":{"position":"0","nonce":"0","seq":0},"bytes":1},`
+	lastByte := fmt.Sprintf("%02x", journal.Partition(journal.TopicID("https://a.example/")))
+	notification := `{"type":"notification","topic":"https://a.example/","id":"0196f3b0-0000-7000-8000-0000000000` + lastByte +
+		`","position":"5","nonce":"6","seq":1,"received_at":"2026-01-01T00:00:00Z","kind":"change","content_type":"application/xml","sha256":"` +
+		`2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","counts":{"created":0,"updated":0,"deleted":0},"body":"eA=="}`
 	if _, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+topic+"\n"+end+"\n"), nil, nil); err != nil {
 		t.Fatalf("a right file: %v", err)
 	}
@@ -81,12 +87,21 @@ func TestWrongFiles(t *testing.T) {
 		"no lease":            {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"subscribe","lease_seconds":-1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "no lease"},
 		"a ping of nothing":   {`{"type":"ping","topic":"https://a.example/"}`, "lacks"},
 		"after the end":       {end + "\n" + topic, "after the last line"},
-		"too long":            {strings.Repeat("x", 1<<20), "too long"},
+		"a long word":         {strings.Repeat("x", 1<<20), "no JSON object"},
+		"no id of the topic":  {strings.Replace(notification, "0000000000"+lastByte, "000000000000", 1), "no id of a notification"},
+		"another body":        {strings.Replace(notification, `"eA=="`, `"eQ=="`, 1), "another SHA-256"},
+		"no kind of it":       {strings.Replace(notification, "change", "news", 1), "no kind"},
+		"no seq":              {strings.Replace(notification, `"seq":1`, `"seq":0`, 1), "lacks"},
+		"without its topic":   {notification + "\n" + force(""), "order of a file"},
+		"of another topic":    {notification + "\n" + strings.Replace(topic, "a.example", "b.example", 1), "order of a file"},
+		"out of order":        {notification + "\n" + notification, "order of a file"},
+		"none of them":        {strings.Replace(topic, `"last"`, retained+`"last"`, 1), "order of a file"},
+		"all trimmed":         {strings.Replace(topic, `"last"`, strings.Replace(retained, `"seq":0`, `"seq":1`, 1)+`"last"`, 1), "retained notifications"},
 	} {
 		_, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+topic+"\n"+tc.line+"\n"+end+"\n"), nil, nil)
 		var line *transfer.LineError
 		want := 3
-		if name == "after the end" {
+		if strings.Contains(tc.line, "\n") {
 			want = 4
 		}
 		if !errors.As(err, &line) || line.Line != want || !strings.Contains(err.Error(), tc.says) {
@@ -94,7 +109,7 @@ func TestWrongFiles(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct{ line, says string }{
-		"newer":            {strings.Replace(first, `"format":1`, `"format":2,"program":"v9","mood":"new"`, 1), "v9"},
+		"newer":            {strings.Replace(first, `"format":1`, `"format":3,"program":"v9","mood":"new"`, 1), "v9"},
 		"no export":        {`{"topic":"x"}`, "first line"},
 		"other secrets":    {strings.Replace(first, "plain", "hidden", 1), "hidden"},
 		"a field too much": {strings.Replace(first, `"format":1`, `"format":1,"mood":"new"`, 1), "mood"},
@@ -113,7 +128,11 @@ func TestWrongFiles(t *testing.T) {
 // Whatever a file holds, reading it ends, and what Check lets through Import
 // takes as well, and the same again changes nothing.
 func FuzzImport(f *testing.F) {
-	file, _ := export(f, sample(f), transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	backup := newMemory()
+	backup.publish(f, topicName(0), 3)
+	file, _ := export(f, backup, transfer.ExportOptions{Secrets: transfer.SecretsPlain, Notifications: true})
+	f.Add(file)
+	file, _ = export(f, sample(f), transfer.ExportOptions{Secrets: transfer.SecretsPlain})
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	for _, some := range [][]byte{lines[6], lines[8], lines[9], lines[10], lines[11], lines[12]} {
 		var l struct{ Type string }

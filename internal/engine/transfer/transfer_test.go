@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,7 +57,8 @@ func (m memory) publish(t testing.TB, topic string, n int) journal.Head {
 			t.Fatal(err)
 		}
 		i := int(h.Last.Seq)
-		e := journal.Entry{From: at(i), Until: at(i + 1), Kind: journal.KindChange, MediaType: "application/xml", Body: []byte("x")}
+		e := journal.Entry{From: at(i), Until: at(i + 1), Kind: journal.KindChange, MediaType: "application/xml", Body: fmt.Appendf(nil, "body %d of %s", i, topic)}
+		e.SHA256 = sha256.Sum256(e.Body)
 		if i == 3 {
 			e.Gap = &journal.Gap{From: at(2), Until: at(3), Reason: journal.GapSource, At: at(4), Position: h.Last.Position, Seq: h.Last.Seq}
 		}
@@ -69,6 +71,24 @@ func (m memory) publish(t testing.TB, topic string, n int) journal.Head {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// damage damages the notification of a topic with a number.
+func (m memory) damage(t testing.TB, topic string, seq uint64, how storetest.Damage) {
+	t.Helper()
+	h, err := m.Head(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := m.Read(t.Context(), topic, h.Trimmed, 1000, 0)
+	for _, e := range entries {
+		if err == nil && e.Seq == seq {
+			err = m.Harness().Damage(topic, e, how)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m memory) put(t testing.TB, rec subscriptions.Record) {
@@ -89,7 +109,7 @@ func subscription(topic string, i int, upTo journal.Anchor) *subscriptions.Subsc
 	callback := fmt.Sprintf("https://subscriber.example/cb?n=%d&x=%%C3%%A4", i)
 	return &subscriptions.Subscription{
 		ID: subscriptions.ID(topic, callback), Topic: topic, Callback: callback, Secret: fmt.Sprintf("secret \x00\xff of %d", i),
-		CreatedAt: at(1), VerifiedAt: at(2), ExpiresAt: at(1e6),
+		CreatedAt: at(1), VerifiedAt: at(2), ExpiresAt: at(1e6), PausedAt: at(3),
 		Start: upTo,
 		Cursor: journal.Cursor{
 			Generation: 1 << 52, Anchor: upTo, Nudge: 1, Attempt: 2, Step: 3,
@@ -242,6 +262,53 @@ func TestRoundTrip(t *testing.T) {
 			}
 			same(t, "the store after the same once more", stateOf(t, to), got)
 		})
+	}
+}
+
+// A backup has the retained notifications as well, and an empty store is then the same.
+func TestBackupRoundTrip(t *testing.T) {
+	from := sample(t)
+	large := topicName(9) // more than is stored at once
+	h := from.publish(t, large, 700)
+	from.put(t, subscriptions.Record{Subscription: subscription(large, 0, h.Last)})
+	if _, err := from.Trim(t.Context(), large, journal.Cut{Before: at(12), KeepBytes: -1}); err != nil {
+		t.Fatal(err)
+	}
+	h, _ = from.Head(t.Context(), large)
+	o := transfer.ExportOptions{Keys: keysOf(t, 1), Notifications: true}
+	file, told := export(t, from, o)
+	if told.Notifications != 325+int(h.Entries) || h.Entries < 600 || h.Entries > 699 {
+		t.Errorf("told %+v, %d entries in the large topic", told, h.Entries)
+	}
+	lines := told.Notifications + told.Topics + told.Pings + told.Subscriptions
+	to := newMemory()
+	dry := load(t, to, file, transfer.ImportOptions{Keys: o.Keys, DryRun: true})
+	done := load(t, to, file, transfer.ImportOptions{Keys: o.Keys})
+	if done.Stored != lines || done.Kept != 0 || done.Partial() || dry.Stored != lines {
+		t.Errorf("of %d lines a dry run told %+v, the import %+v", lines, dry, done)
+	}
+	same(t, "what came over", stateOf(t, to), stateOf(t, from), cmpopts.IgnoreFields(journal.Head{}, "Version"))
+	for n := range journal.Partitions {
+		heads, _ := from.Topics(t.Context(), n, uuid.Nil, 100)
+		for _, h := range heads {
+			want, err := from.Read(t.Context(), h.Topic, h.Trimmed, 1000, 1<<30)
+			got, gotErr := to.Read(t.Context(), h.Topic, h.Trimmed, 1000, 1<<30)
+			if err != nil || gotErr != nil {
+				t.Fatal(err, gotErr)
+			}
+			same(t, "the notifications of "+h.Topic, got, want)
+		}
+	}
+	if again := load(t, to, file, transfer.ImportOptions{Keys: o.Keys, DryRun: true}); again.Stored != 0 || again.Kept != lines {
+		t.Errorf("reading it back: %+v", again)
+	}
+	if again := load(t, to, file, transfer.ImportOptions{Keys: o.Keys}); again.Stored != 0 || again.Kept != lines {
+		t.Errorf("the same once more: %+v", again)
+	}
+	// Reading back notices what is lost.
+	to.damage(t, large, 300, storetest.DamagedBody)
+	if again := load(t, to, file, transfer.ImportOptions{Keys: o.Keys, DryRun: true}); again.Stored != 1 {
+		t.Errorf("reading back what was damaged: %+v", again)
 	}
 }
 
@@ -415,6 +482,46 @@ func TestExportOfAStoreThatMoves(t *testing.T) {
 	got := stateOf(t, to)
 	if s := got.Records[subscription(topic, 0, h.Last).ID].Subscription; got.Heads[topic].Last != s.Cursor.Anchor || s.Cursor.Seq != 2 {
 		t.Errorf("the cursor is at %+v, the topic at %+v", s.Cursor.Anchor, got.Heads[topic].Last)
+	}
+}
+
+// A backup of a store that moves has no cursor ahead of the notifications in it.
+func TestBackupOfAStoreThatMoves(t *testing.T) {
+	m := newMemory()
+	topic := topicName(0)
+	h := m.publish(t, topic, 1)
+	m.put(t, subscriptions.Record{Subscription: subscription(topic, 0, h.Last), Request: request(topic, 0, h.Last)})
+	var out bytes.Buffer
+	o := transfer.ExportOptions{Secrets: transfer.SecretsPlain, Notifications: true}
+	if _, err := transfer.Export(t.Context(), &out, &movingStore{memory: m, t: t, topic: topic}, o); err != nil {
+		t.Fatal(err)
+	}
+	to := newMemory()
+	load(t, to, out.Bytes(), transfer.ImportOptions{})
+	got := stateOf(t, to)
+	s := got.Records[subscription(topic, 0, h.Last).ID].Subscription
+	if got.Heads[topic].Last != h.Last || s.Cursor.Anchor != h.Last || s.Start != h.Last || s.Cursor.Attempt != 0 || s.Cursor.Generation != 1<<52 {
+		t.Errorf("the cursor is at %+v, the topic at %+v, want %+v", s.Cursor, got.Heads[topic].Last, h.Last)
+	}
+}
+
+// What is damaged is not in a backup, and missing in the store that reads it.
+func TestBackupOfDamage(t *testing.T) {
+	m := newMemory()
+	topic := topicName(0)
+	h := m.publish(t, topic, 5)
+	for seq, how := range map[uint64]storetest.Damage{2: storetest.DamagedBody, 4: storetest.DamagedEntry} {
+		m.damage(t, topic, seq, how)
+	}
+	file, told := export(t, m, transfer.ExportOptions{Secrets: transfer.SecretsPlain, Notifications: true})
+	if told.Damaged != 2 || told.Notifications != 3 {
+		t.Errorf("told %+v", told)
+	}
+	to := newMemory()
+	load(t, to, file, transfer.ImportOptions{})
+	got, err := to.Head(t.Context(), topic)
+	if err != nil || got.Last != h.Last || got.Entries != 5 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
