@@ -119,6 +119,9 @@ type Options struct {
 	Refused func(Refusal)
 	// Reload reads files again, and returns the result for each. Nil: there is no such call.
 	Reload func() []Reloaded
+	// Backup makes a backup of the hub, until its context ends. The caller closes its Content.
+	// Nil: there is no such call.
+	Backup func(context.Context) (*Backup, error)
 	Log    *zap.Logger      // nil: no log
 	Now    func() time.Time // nil: time.Now
 }
@@ -220,6 +223,9 @@ func (a *api) table() []route {
 	}
 	if a.Reload != nil {
 		rs = append(rs, route{http.MethodPost, "/api/v1/reload", "read the publishers with their secrets, the operator's token and the certificate again; 422 where one is no good, and stays as it was", none, a.change("reload", a.reload)})
+	}
+	if a.Backup != nil {
+		rs = append(rs, route{http.MethodPost, "/api/v1/backup", "a backup of the topics with their notifications, and of the subscriptions: JSON lines for rshub restore; the hub writes it to its disk first", none, a.logged("backup", a.makeBackup)})
 	}
 	if a.Pprof && a.Token != nil {
 		rs = append(rs, profiles()...)

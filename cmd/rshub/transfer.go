@@ -24,21 +24,20 @@ import (
 const storeHelp = `The store is the one that ` + "`rshub serve`" + ` would use with the same --data-dir,
 --redis-url, --config and environment. Only one process can open the embedded store,
 so stop its hub first. Hubs on Redis may run during an export; stop them before an
-import.`
+import or a restore.`
 
 func exportCommand(environ []string, version string) *cobra.Command {
-	var without, plain bool
+	var without, plain, notifications bool
 	cmd := &cobra.Command{
 		Use: "export [FILE]", Short: "Write subscriptions and topics as JSON lines", Args: cobra.MaximumNArgs(1),
 		Long: `Writes all subscriptions, with their secrets, cursors, gaps and pending requests,
 and the state of all topics, one JSON object a line, to FILE or to standard output.
-The file is a backup. With ` + "`rshub import`" + ` it also moves a hub to another store: from
-the embedded one to Redis and back.
+With ` + "`rshub import`" + ` the file moves a hub to another store: from the embedded one to
+Redis and back. For backups of a running hub there is ` + "`rshub backup`" + `.
 
-The file has no bodies of notifications: what a subscription had not received at the
-export becomes a gap in it (reason retention). The last line of the output counts
-these notifications. To lose none, stop the Sources, wait until no subscription lags,
-and export again.
+With --notifications the file also has the retained notifications. Without them, what a
+subscription had not received at the export becomes a gap in it (reason retention);
+the last line of the output counts these notifications.
 
 The secrets of subscribers are sealed with the first key of --seal-key-file; an
 import needs that key. Without a key, choose: --without-secrets writes no secrets
@@ -53,7 +52,7 @@ readable for everybody.
 			if without && plain {
 				return cli.Fail(cli.ExitUsage, "--without-secrets and --plain-secrets exclude each other; choose one")
 			}
-			o := app.ExportOptions{Program: version, Now: time.Now()}
+			o := app.ExportOptions{Program: version, Now: time.Now(), Notifications: notifications}
 			switch {
 			case without:
 				o.Secrets = app.WithoutSecrets
@@ -66,6 +65,7 @@ readable for everybody.
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&notifications, "notifications", false, "write the retained notifications too")
 	cmd.Flags().BoolVar(&without, "without-secrets", false, "leave the secrets of subscribers out")
 	cmd.Flags().BoolVar(&plain, "plain-secrets", false, "write the secrets of subscribers unsealed")
 	config.AddStoreFlags(cmd.Flags())
@@ -92,9 +92,9 @@ func transferFailure(err error) error {
 	case err == nil || errors.As(err, &already):
 		return err
 	case errors.Is(err, app.ErrFileCut):
-		return cli.Fail(cli.ExitPartial, "%w\nNothing was imported.", err)
+		return cli.Fail(cli.ExitPartial, "%w\nNothing was stored.", err)
 	case errors.As(err, &refused):
-		return cli.Fail(cli.ExitRefused, "%w\nNothing was imported.", err)
+		return cli.Fail(cli.ExitRefused, "%w\nNothing was stored.", err)
 	case errors.Is(err, app.ErrNoSealKey):
 		return cli.Fail(cli.ExitRefused, "%w; name the key with --seal-key-file, or choose --without-secrets or --plain-secrets", err)
 	case errors.Is(err, app.ErrNoStore):
@@ -123,10 +123,10 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	if err != nil {
 		return err
 	}
-	if err := note(cmd, "Exported %v; their secrets are %s.", done.Counts, done.Secrets); err != nil || done.Lagging == 0 {
+	if err := note(cmd, "Exported %v; their secrets are %s.", done.Counts, done.Secrets); err != nil || done.Lagging == 0 || o.Notifications {
 		return err
 	}
-	return note(cmd, "Not delivered yet: %s to %s. An export has no bodies, so after an import these become gaps. Wait until no subscription lags, and export again.",
+	return note(cmd, "Not delivered yet: %s to %s. After an import these become gaps. To keep them, export with --notifications.",
 		quantity.Count(done.Lag, "notification", "notifications"), quantity.Count(done.Lagging, "subscription", "subscriptions"))
 }
 
@@ -205,6 +205,62 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 		text += "Left out, because the file lacks the secret: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". These subscribers have to subscribe again.\n"
 	}
 	return cli.Fail(cli.ExitPartial, "%sEverything else was imported.", text)
+}
+
+func restoreCommand(environ []string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Read a backup into an empty store", Args: cobra.ExactArgs(1),
+		Long: `Reads FILE, as ` + "`rshub backup`" + ` wrote it, into an empty store; - stands for standard
+input. The store may be of the other kind: a backup of an embedded store can be
+restored into Redis, and the other way round. Then it reads everything back from the
+store and compares it with the file.
+
+The whole file is checked before anything is stored: a file that was cut short
+(exit code 6) or has a wrong line (exit code 4) changes nothing. Until the restore
+has ended well, no hub starts on the store. If it was interrupted, run it again with
+the same file: it goes on where it was.
+
+A file with sealed secrets needs the key that sealed them in --seal-key-file.
+
+The hub then continues from the time of the backup. What happened since is in "Backup
+and restore" of docs/operations.md.
+
+` + storeHelp,
+		Example: `  rshub restore --data-dir /var/lib/rshub --seal-key-file /etc/rshub/seal.keys rshub.jsonl
+  zstd -d < rshub.jsonl.zst | rshub restore --redis-url redis://localhost:6379 -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onStore(cmd, environ, func(ctx context.Context, cfg config.Config, log *zap.Logger) error {
+				return restore(ctx, cmd, cfg, log, args[0])
+			})
+		},
+	}
+	config.AddStoreFlags(cmd.Flags())
+	return cmd
+}
+
+func restore(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap.Logger, name string) error {
+	f, closing, err := openImport(cmd.InOrStdin(), name)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	p := cli.NewProgress(cmd.ErrOrStderr(), nil)
+	show := func(step string, done, total int64) {
+		text := fmt.Sprintf("%s %d", step, done)
+		if total > 0 {
+			text += fmt.Sprintf(" of %d", total)
+		}
+		p.Show(done, total, text)
+	}
+	counts, err := app.Restore(ctx, cfg, log, f, app.RestoreOptions{Progress: show})
+	p.End("")
+	switch {
+	case errors.Is(err, app.ErrNotEmpty), errors.Is(err, app.ErrHubsRun), errors.Is(err, app.ErrInterrupted):
+		return cli.Fail(cli.ExitRefused, "%w", err)
+	case err != nil:
+		return err
+	}
+	return note(cmd, "Restored %v, and read back.", counts)
 }
 
 // openImport opens a file to import. An import reads it twice, so standard input is copied

@@ -53,6 +53,7 @@ type App struct {
 	token         *adminToken // nil: there is none
 	readerToken   *adminToken // the same
 	reloads       reloads
+	backups       backups
 	hub           *hub.Handler
 	draining      atomic.Bool
 	stopped       atomic.Bool
@@ -81,6 +82,7 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 		cfg.NodeID = uuid.NewString()
 	}
 	a := &App{cfg: cfg, version: version, failed: make(chan error, 1), recent: recent{node: cfg.NodeID}}
+	a.backups.app = a
 	a.fleet = &fleet{app: a, log: log.Named("fleet")}
 	a.log = log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return untilStopped{recording{c, &a.recent}, &a.stopped} }))
 	log = a.log

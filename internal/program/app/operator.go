@@ -28,6 +28,7 @@ func (o operator) handler() http.Handler {
 		Hosts:    append([]string{hostOf(o.app.hubURL)}, o.app.cfg.AllowHost...),
 		Refused:  o.app.metrics.Operator,
 		Reload:   o.app.reloads.reload,
+		Backup:   o.app.backups.make,
 		Pprof:    o.app.cfg.Pprof,
 		Links:    o.app.links(),
 		Ready:    o.app.ready,

@@ -97,7 +97,7 @@ func (a *App) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.backend, err = kindOf(&a.cfg).open(ctx, &a.cfg, storeOptions{log: a.log, keys: keys, hub: &storeHooks{
+	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: keys, hub: &storeHooks{
 		unreadable: once(func(id uuid.UUID, why error) {
 			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))

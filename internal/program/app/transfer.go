@@ -61,10 +61,9 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	}
 	// Try without the keys first. A store that is opened with keys seals its plain secrets,
 	// and its hub may have no keys.
-	open := kindOf(&cfg).open
-	s, err := open(ctx, &cfg, storeOptions{log: log, existing: true})
+	s, err := openWhole(ctx, &cfg, storeOptions{log: log, existing: true})
 	if _, missing := errors.AsType[*seal.KeyError](err); missing && keys != nil {
-		s, err = open(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys})
+		s, err = openWhole(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys})
 	}
 	if err != nil {
 		return Exported{}, err
@@ -92,7 +91,7 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Imported{}, err
 	}
-	s, err := kindOf(&cfg).open(ctx, &cfg, storeOptions{log: log, keys: keys})
+	s, err := openWhole(ctx, &cfg, storeOptions{log: log, keys: keys})
 	if err != nil {
 		return Imported{}, err
 	}

@@ -96,6 +96,23 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 
 // call makes one call of the API and decodes the answer. A nil body is none.
 func (c *client) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	resp, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	answer, err := egress.ReadBody(resp.Body, maxAnswer)
+	if err != nil {
+		return Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return c.stranger(err.Error())
+	}
+	return nil
+}
+
+// send makes one call of the API. The caller closes the body of the answer, which is 200 or 202.
+func (c *client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
 	where := c.base + path
 	if len(query) > 0 {
 		where += "?" + query.Encode()
@@ -104,13 +121,13 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		content = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, where, content)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
 	if body != nil {
@@ -125,20 +142,17 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 		if errors.As(err, &broken) {
 			err = broken.Err
 		}
-		return Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
+		return nil, Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
+	}
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusAccepted {
+		return resp, nil
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	answer, err := egress.ReadBody(resp.Body, maxAnswer)
 	if err != nil {
-		return Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
+		return nil, Fail(ExitFailure, "reading the answer of %s: %w", c.base, err)
 	}
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted {
-		return c.refused(resp, answer)
-	}
-	if err := json.Unmarshal(answer, into); err != nil {
-		return c.stranger(err.Error())
-	}
-	return nil
+	return nil, c.refused(resp, answer)
 }
 
 // stranger is the error if something other than a hub answers.

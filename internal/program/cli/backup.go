@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/quantity"
+)
+
+// Backup is `rshub backup`.
+func Backup(env Env) *cobra.Command {
+	return new(clientFlags).onHub(env, "print what is in the backup as JSON", &cobra.Command{
+		Use: "backup FILE", Short: "Make a backup of a running hub", Args: cobra.ExactArgs(1),
+		Long: `Writes a backup of a running hub to FILE, or to standard output for -. It has all
+topics with their retained notifications, and all subscriptions with their secrets,
+cursors, gaps and pending requests. FILE appears when it is whole, and only its owner
+can read it.
+
+The hub writes the backup to its own disk first, at full speed, and sends it then: a
+slow connection holds up nothing. It needs the operator's token; a reader's is refused.
+
+With --seal-key-file at the hub the secrets of subscribers are sealed in the file.
+The key is not in it: keep it elsewhere, ` + "`rshub restore`" + ` needs it. Without a key at the
+hub, the file has the secrets as they are.`,
+		Example: `  rshub backup /backup/rshub-$(date +%F).jsonl
+  rshub backup - | zstd > rshub.jsonl.zst`,
+	}, func(r *run, args []string) error {
+		ctx, stop := signal.NotifyContext(r.cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		b := &backup{run: r, progress: NewProgress(r.cmd.ErrOrStderr(), nil)}
+		name := args[0]
+		var err error
+		if name == "-" {
+			if r.json {
+				return Fail(ExitUsage, "--json needs a FILE: standard output is the backup")
+			}
+			err = b.write(ctx, Document(r.cmd.OutOrStdout()))
+		} else {
+			err = atomicfile.Write(name, atomicfile.Options{Durability: atomicfile.FileOnly, Temp: filepath.Base(name) + ".*.part"}, func(w io.Writer) error {
+				return b.write(ctx, w)
+			})
+		}
+		b.progress.End("")
+		if err != nil {
+			return err
+		}
+		return b.report(name)
+	})
+}
+
+// backup is one run of `rshub backup`.
+type backup struct {
+	*run
+	progress *Progress
+	size     int64
+	first    bytes.Buffer // the beginning of the file
+	last     []byte       // the end of the file
+	summary  backupSummary
+}
+
+// write copies the backup from the hub.
+func (b *backup) write(ctx context.Context, to io.Writer) error {
+	b.progress.Show(0, 0, "the hub writes the backup to its disk")
+	patient := *b.client
+	patient.http = &http.Client{CheckRedirect: b.client.http.CheckRedirect} // without a time limit
+	resp, err := patient.send(ctx, http.MethodPost, "/api/v1/backup", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	buf := make([]byte, 1<<16)
+	for err == nil {
+		var n int
+		n, err = resp.Body.Read(buf)
+		if _, writeErr := to.Write(buf[:n]); writeErr != nil {
+			return writeErr
+		}
+		b.look(buf[:n])
+		b.progress.Show(b.size, max(resp.ContentLength, 0), "received "+quantity.BytesText(b.size))
+	}
+	if ctx.Err() != nil {
+		return Fail(ExitFailure, "interrupted")
+	}
+	if err != io.EOF { //nolint:errorlint // a reader returns it as it is
+		return Fail(ExitPartial, "the connection to %s broke off after %s of %s: %w\nMake the backup again", b.client.base, quantity.BytesText(b.size), quantity.BytesText(resp.ContentLength), err)
+	}
+	return b.end()
+}
+
+// The first and the last line of a backup are shorter than this.
+const edge = 1 << 12
+
+// look keeps the edges of the file.
+func (b *backup) look(p []byte) {
+	b.size += int64(len(p))
+	if room := edge - b.first.Len(); room > 0 {
+		b.first.Write(p[:min(room, len(p))])
+	}
+	b.last = append(b.last, p[max(0, len(p)-edge):]...)
+	b.last = b.last[max(0, len(b.last)-edge):]
+}
+
+// backupSummary is what a backup says about itself in its first and last lines.
+type backupSummary struct {
+	Store         string `json:"store"`
+	Secrets       string `json:"secrets"`
+	Notifications int    `json:"notifications"`
+	Topics        int    `json:"topics"`
+	Subscriptions int    `json:"subscriptions"`
+	Damaged       int    `json:"damaged"` // notifications that are not in it
+	Bytes         int64  `json:"bytes"`
+}
+
+// end reads the edges of a whole file.
+func (b *backup) end() error {
+	first, _, _ := bytes.Cut(b.first.Bytes(), []byte("\n"))
+	text := bytes.TrimSpace(b.last)
+	last := text[bytes.LastIndexByte(text, '\n')+1:]
+	b.summary.Bytes = b.size
+	if json.Unmarshal(first, &b.summary) != nil || json.Unmarshal(last, &b.summary) != nil || b.summary.Secrets == "" {
+		return b.client.stranger("it sent no backup")
+	}
+	return nil
+}
+
+// report prints what is in the backup.
+func (b *backup) report(name string) error {
+	s := b.summary
+	if b.json {
+		return WriteJSON(b.cmd.OutOrStdout(), s)
+	}
+	out := b.cmd.ErrOrStderr()
+	say(out, "%s: %s, %s and %s; %s.\n", Line(name), quantity.Count(s.Notifications, "notification", "notifications"),
+		quantity.Count(s.Topics, "topic", "topics"), quantity.Count(s.Subscriptions, "subscription", "subscriptions"), quantity.BytesText(s.Bytes))
+	if s.Secrets == "plain" {
+		say(out, "The secrets of subscribers are in it as they are, because this hub has no --seal-key-file.\n")
+	}
+	if s.Damaged > 0 {
+		say(out, "Not in it, because they are damaged in the hub's store: %s; see `rshub check`.\n", quantity.Count(s.Damaged, "notification", "notifications"))
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The promises of design section 9 for a hub that is restored from a backup, again and
+// again: Sources send again what came after it, and no subscriber misses anything.
+func TestNemesisBackup(t *testing.T) {
+	t.Parallel()
+	m := newNemesis(t)
+	m.addHub("--give-up", nemesisGiveUp.String())
+	m.run([]fault{m.backupFault(), m.backupFault(), m.hubFaults()[0]})
+}
+
+// backupFault takes a backup of the running hub, kills the hub later, and restores the
+// backup into a new folder. Half of the time the restore is killed as well, and run again.
+func (m *nemesis) backupFault() fault {
+	return fault{name: "hub restored from a backup", loses: true, tail: true, begin: func() func() {
+		h, file := m.hubs[0], filepath.Join(m.t.TempDir(), "backup.jsonl")
+		m.rshub("backup", file, "--admin-url", "http://"+h.admin)
+		time.Sleep(m.between(0, time.Second))
+		h.kill()
+		if err := os.RemoveAll(h.dir); err != nil {
+			m.t.Fatal(err)
+		}
+		if m.rnd.IntN(2) == 0 {
+			m.killRestore(h.dir, file)
+		}
+		m.rshub("restore", "--data-dir", h.dir, file)
+		return h.start
+	}}
+}
+
+// rshub runs a command to its good end.
+func (m *nemesis) rshub(args ...string) {
+	m.t.Helper()
+	if out, err := exec.CommandContext(m.t.Context(), binary, args...).CombinedOutput(); err != nil {
+		m.t.Fatalf("rshub %v: %v\n%s", args, err, out)
+	}
+}
+
+// killRestore begins a restore and kills it as soon as its folder is there, or later.
+func (m *nemesis) killRestore(dir, file string) {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), binary, "restore", "--data-dir", dir, file)
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	eventually(m.t, time.Minute, func() error {
+		_, err := os.Stat(filepath.Join(dir, "store.db"))
+		return err
+	})
+	time.Sleep(m.between(0, 50*time.Millisecond))
+	_ = cmd.Process.Kill() // it may have ended
+	_ = cmd.Wait()
+	if cmd.ProcessState.Success() { // then the next one has to begin with an empty folder
+		if err := os.RemoveAll(dir); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
