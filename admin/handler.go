@@ -236,6 +236,7 @@ func (a *api) table() []route {
 // calls returns the paths of the API that every hub has.
 func (a *api) calls() []route {
 	return []route{
+		{http.MethodGet, "/api/openapi.json", "these calls as OpenAPI 3.1", none, describe},
 		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
 		{http.MethodGet, "/api/v1/topics", "topics", paging, a.topics.listTopics},
 		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.topics.getTopic},
