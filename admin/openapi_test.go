@@ -114,7 +114,7 @@ type object = map[string]any
 func describeAPI(t *testing.T, routes []route) object {
 	t.Helper()
 	s := newSchemas(t)
-	paths := object{}
+	paths := map[string]object{}
 	seen := map[string]bool{}
 	problem := object{"description": "the call is refused, or failed", "content": object{"application/problem+json": object{"schema": s.of(reflect.TypeFor[Problem]())}}}
 	for _, rt := range routes {
@@ -128,10 +128,11 @@ func describeAPI(t *testing.T, routes []route) object {
 			continue
 		}
 		seen[call] = true
-		op := object{"summary": rt.about, "operationId": operationID(rt), "responses": object{"200": s.answer("done", a.gives), "default": problem}}
+		responses := object{"200": s.answer("done", a.gives), "default": problem}
 		if unfinished(a.gives) {
-			op["responses"].(object)["202"] = s.answer("there is more to do: call again", a.gives) //nolint:forcetypeassert // it is made above
+			responses["202"] = s.answer("there is more to do: call again", a.gives)
 		}
+		op := object{"summary": rt.about, "operationId": operationID(rt), "responses": responses}
 		if a.takes != nil {
 			op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.of(reflect.TypeOf(a.takes))}}}
 		}
@@ -148,7 +149,7 @@ func describeAPI(t *testing.T, routes []route) object {
 		if paths[rt.path] == nil {
 			paths[rt.path] = object{}
 		}
-		paths[rt.path].(object)[strings.ToLower(rt.method)] = op //nolint:forcetypeassert // it is made above
+		paths[rt.path][strings.ToLower(rt.method)] = op
 	}
 	for call := range answers {
 		if !seen[call] {
@@ -209,7 +210,9 @@ func newSchemas(t *testing.T) *schemas {
 				return true
 			}
 			for _, spec := range decl.Specs {
-				s.read(decl, spec.(*ast.TypeSpec)) //nolint:forcetypeassert // it is a type
+				if of, ok := spec.(*ast.TypeSpec); ok {
+					s.read(decl, of)
+				}
 			}
 			return false
 		})
