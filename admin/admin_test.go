@@ -355,6 +355,11 @@ func TestOneSubscription(t *testing.T) {
 
 func TestLag(t *testing.T) {
 	head := journal.Head{Last: journal.Anchor{Seq: 3, Until: noon}}
+	trimmed := journal.Head{Last: journal.Anchor{Position: 9, Seq: 9, Until: noon}, Trimmed: journal.Anchor{Position: 7, Seq: 7, Until: noon.Add(-time.Minute)}}
+	behind := subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Position: 1, Seq: 1, Until: noon.Add(-time.Hour)}}}
+	if got := lag(trimmed, &behind, noon); *got != (Lag{2, 60}) {
+		t.Errorf("behind what retention took: %+v", *got)
+	}
 	for name, tc := range map[string]struct {
 		s    subscriptions.Subscription
 		want Lag

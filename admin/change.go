@@ -213,7 +213,7 @@ func (a *subscriptionCalls) plain(r *http.Request, id uuid.UUID, do func(context
 		return nil, err
 	}
 	rec, err := do(r.Context(), id)
-	if err != nil {
+	if err != nil && !errors.Is(err, subscriptions.ErrUnchanged) {
 		return nil, err
 	}
 	return a.changed(r, rec)
@@ -239,7 +239,7 @@ func (a *subscriptionCalls) replay(r *http.Request, c Control, id uuid.UUID) (an
 	if err != nil {
 		return nil, err
 	}
-	n, rec, err := c.Replay(r.Context(), id, req.Since)
+	n, rec, err := c.Replay(req.Since)(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}

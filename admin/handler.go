@@ -42,7 +42,7 @@ type Subscriptions interface {
 // Control changes subscriptions for the operator. subscriptions.Service implements it.
 type Control interface {
 	Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
-	Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec subscriptions.Record, err error)
+	Replay(since time.Time) func(ctx context.Context, id uuid.UUID) (n uint64, rec subscriptions.Record, err error)
 	Pause(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	Resume(ctx context.Context, id uuid.UUID) (subscriptions.Record, error)
 	Verify(ctx context.Context, id uuid.UUID) (subscriptions.Verification, error)
@@ -252,7 +252,7 @@ func (a *api) calls() []route {
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.subscriptions.listGaps},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.subscriptions.ofSubscription(a.subscriptions.retry))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.subscriptions.ofSubscription(a.subscriptions.replay))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on", none, a.change("pause", a.subscriptions.ofSubscription(a.subscriptions.pause))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on; a hub that owns it hears of it within 5 seconds", none, a.change("pause", a.subscriptions.ofSubscription(a.subscriptions.pause))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.subscriptions.ofSubscription(a.subscriptions.resume))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.subscriptions.ofSubscription(a.subscriptions.verify))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/link", "make a link to its page for its subscriber, which is good for 7 days", none, a.change("link", a.subscriptions.ofSubscription(a.subscriptions.makeLink))},

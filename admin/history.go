@@ -72,7 +72,7 @@ func (a *subscriptionCalls) listGaps(w http.ResponseWriter, r *http.Request) err
 		if err != nil {
 			return err
 		}
-		all = s.AllGaps(head)
+		all = s.AllGaps(head, a.Now())
 	}
 	return writeDated(w, p, gaps(all), func(g Gap) time.Time { return g.At })
 }

@@ -22,27 +22,30 @@ import (
 // within changeTimeout.
 const manyTime = 20 * time.Second
 
-// manyActions are what can be done with many subscriptions at once.
-var manyActions = map[string]func(ctx context.Context, c Control, id uuid.UUID, since time.Time) error{
-	"retry": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
-		_, err := c.Retry(ctx, id)
+// manyActions are what can be done with many subscriptions at once, by their names.
+var manyActions = map[string]func(c Control, since time.Time) func(ctx context.Context, id uuid.UUID) error{
+	"retry":  func(c Control, _ time.Time) func(context.Context, uuid.UUID) error { return withoutRecord(c.Retry) },
+	"pause":  func(c Control, _ time.Time) func(context.Context, uuid.UUID) error { return withoutRecord(c.Pause) },
+	"resume": func(c Control, _ time.Time) func(context.Context, uuid.UUID) error { return withoutRecord(c.Resume) },
+	"replay": func(c Control, since time.Time) func(context.Context, uuid.UUID) error {
+		replay := c.Replay(since)
+		return func(ctx context.Context, id uuid.UUID) error {
+			_, _, err := replay(ctx, id)
+			return err
+		}
+	},
+	"end": func(c Control, _ time.Time) func(context.Context, uuid.UUID) error {
+		return func(ctx context.Context, id uuid.UUID) error {
+			return c.End(ctx, id, subscriptions.EndRemoved, endNotice)
+		}
+	},
+}
+
+func withoutRecord(do func(context.Context, uuid.UUID) (subscriptions.Record, error)) func(context.Context, uuid.UUID) error {
+	return func(ctx context.Context, id uuid.UUID) error {
+		_, err := do(ctx, id)
 		return err
-	},
-	"replay": func(ctx context.Context, c Control, id uuid.UUID, since time.Time) error {
-		_, _, err := c.Replay(ctx, id, since)
-		return err
-	},
-	"pause": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
-		_, err := c.Pause(ctx, id)
-		return err
-	},
-	"resume": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
-		_, err := c.Resume(ctx, id)
-		return err
-	},
-	"end": func(ctx context.Context, c Control, id uuid.UUID, _ time.Time) error {
-		return c.End(ctx, id, subscriptions.EndRemoved, endNotice)
-	},
+	}
 }
 
 // changeMany does one thing with all subscriptions that the filter of the query selects. If
@@ -65,7 +68,7 @@ func (a *subscriptionCalls) changeMany(r *http.Request) (_ any, what zap.Field, 
 	if err != nil {
 		return nil, what, err
 	}
-	m := &changer{do: func(ctx context.Context, id uuid.UUID) error { return manyActions[req.Action](ctx, c, id, req.Since) }}
+	m := &changer{do: manyActions[req.Action](c, req.Since)}
 	err = a.walkMany(r.Context(), m, f, after)
 	what = zap.String("selected", req.Action+" "+r.URL.RawQuery+": "+m.String())
 	return m.Many, what, err
@@ -96,12 +99,21 @@ type changer struct {
 	waiting []uuid.UUID
 }
 
-// walkMany does it with those after an id that f selects.
+// walkMany does it with those after an id that f selects. If it fails after some were done,
+// the next call continues after the last whole batch.
 func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
 	until, now := time.Now().Add(manyTime), a.Now()
+	batchEnd := after
+	failed := func(err error) error {
+		if m.Done == 0 {
+			return err
+		}
+		m.Next, m.Error = batchEnd.String(), problemOf(err).detail
+		return nil
+	}
 	for rec, err := range walk(ctx, after, a.Subscriptions.List, recordID) {
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		if time.Now().After(until) {
 			m.Next = after.String()
@@ -117,11 +129,15 @@ func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, 
 		}
 		if m.waiting = append(m.waiting, after); len(m.waiting) == batch {
 			if err := m.flush(ctx); err != nil {
-				return err
+				return failed(err)
 			}
+			batchEnd = after
 		}
 	}
-	return m.flush(ctx)
+	if err := m.flush(ctx); err != nil {
+		return failed(err)
+	}
+	return nil
 }
 
 // flush does it with those that wait, several at once, so that stores commit many changes
@@ -136,7 +152,8 @@ func (m *changer) flush(ctx context.Context) error {
 			switch {
 			case err == nil:
 				done.Add(1)
-			case errors.Is(err, subscriptions.ErrNotFound), errors.Is(err, subscriptions.ErrEnded), errors.Is(err, subscriptions.ErrPaused):
+			case errors.Is(err, subscriptions.ErrNotFound), errors.Is(err, subscriptions.ErrEnded), errors.Is(err, subscriptions.ErrPaused),
+				errors.Is(err, subscriptions.ErrUnchanged):
 				skipped.Add(1)
 			default:
 				return err
@@ -170,7 +187,7 @@ func (m Many) unfinished() bool { return m.Next != "" }
 func (m Many) String() string {
 	text := fmt.Sprintf("%d done", m.Done)
 	if m.Skipped > 0 {
-		text += fmt.Sprintf(", %d skipped because they ended, are paused or were never verified", m.Skipped)
+		text += fmt.Sprintf(", %d skipped because there was nothing to do: they ended, were never verified, or are like that already", m.Skipped)
 	}
 	return text
 }

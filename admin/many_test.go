@@ -1,10 +1,14 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +51,7 @@ func TestManyAtOnce(t *testing.T) {
 			ID: ids[i], Topic: theTopic, Callback: callback, ExpiresAt: noon.Add(time.Hour),
 		}})
 	}
-	c.refuse[ids[3]], c.refuse[ids[4]] = fmt.Errorf("wrapped: %w", subscriptions.ErrEnded), subscriptions.ErrPaused
+	c.refuse[ids[3]], c.refuse[ids[4]] = fmt.Errorf("wrapped: %w", subscriptions.ErrEnded), subscriptions.ErrUnchanged
 	call := func(query, body string) (answer, string) {
 		t.Helper()
 		l.body = body
@@ -62,16 +66,34 @@ func TestManyAtOnce(t *testing.T) {
 	if m := decodeBody[Many](t, body); resp.status != 200 || m != (Many{Matched: 600, Done: 598, Skipped: 2}) || len(c.done) != 598 {
 		t.Errorf("retried: %d %s, %d done", resp.status, body, len(c.done))
 	}
-	l.line(t, zapcore.InfoLevel, map[string]any{"action": "many", "selected": "retry host=many.example: 598 done, 2 skipped because they ended, are paused or were never verified", "who": "local"})
+	l.line(t, zapcore.InfoLevel, map[string]any{"action": "many", "selected": "retry host=many.example: 598 done, 2 skipped because there was nothing to do: they ended, were never verified, or are like that already", "who": "local"})
 	// From the middle on.
 	resp, body = call("?host=many.example&after=80000000-0000-0000-0000-000000000000", `{"action": "retry"}`)
 	if m := decodeBody[Many](t, body); resp.status != 200 || m.Done < 200 || m.Done > 400 {
 		t.Errorf("half of them: %d %s", resp.status, body)
 	}
-	c.refuse[ids[5]] = errors.New("no disk")
+	// A failure after some were done: it goes on behind the last whole batch.
+	slices.SortFunc(ids, func(a, b uuid.UUID) int {
+		return cmp.Or(cmp.Compare(subscriptions.Shard(a), subscriptions.Shard(b)), bytes.Compare(a[:], b[:]))
+	})
+	clear(c.done)
+	c.refuse = map[uuid.UUID]error{ids[batch+50]: errors.New("the store is away")}
 	resp, body = call("?host=many.example", `{"action": "retry"}`)
-	wantProblem(t, resp, body, http.StatusServiceUnavailable, "no disk")
-
+	m := decodeBody[Many](t, body)
+	if resp.status != http.StatusAccepted || m.Next != ids[batch-1].String() || !strings.Contains(m.Error, "the store is away") || m.Done < batch {
+		t.Errorf("a failure in the second batch: %d %s, want next %v", resp.status, body, ids[batch-1])
+	}
+	c.refuse = nil
+	resp, body = call("?host=many.example&after="+m.Next, `{"action": "retry"}`)
+	if again := decodeBody[Many](t, body); resp.status != 200 || len(c.done) != 600 || again.Done != 600-batch {
+		t.Errorf("the rest: %d %s, %d done in all", resp.status, body, len(c.done))
+	}
+	c.refuse = map[uuid.UUID]error{}
+	for _, id := range ids {
+		c.refuse[id] = errors.New("the store is away")
+	}
+	resp, body = call("?host=many.example", `{"action": "retry"}`)
+	wantProblem(t, resp, body, http.StatusServiceUnavailable, "the store is away")
 	for _, tc := range [][2]string{
 		{"", `{}`},
 		{"", `{"action": "explode"}`},

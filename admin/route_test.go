@@ -59,11 +59,13 @@ func (c *controlled) get(ctx context.Context, id uuid.UUID) (subscriptions.Recor
 	return rec, cmp.Or(c.err, err)
 }
 
-func (c *controlled) Replay(ctx context.Context, id uuid.UUID, since time.Time) (uint64, subscriptions.Record, error) {
-	c.calls.Add(1)
+func (c *controlled) Replay(since time.Time) func(context.Context, uuid.UUID) (uint64, subscriptions.Record, error) {
 	c.since = since
-	rec, err := c.get(ctx, id)
-	return 42, rec, err
+	return func(ctx context.Context, id uuid.UUID) (uint64, subscriptions.Record, error) {
+		c.calls.Add(1)
+		rec, err := c.get(ctx, id)
+		return 42, rec, err
+	}
 }
 
 func (c *controlled) End(_ context.Context, _ uuid.UUID, reason, notice string) error {

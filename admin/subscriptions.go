@@ -193,19 +193,23 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	return out, nil
 }
 
-// lag returns the distance from the cursor to the head. Before the first delivery there is no
+// lag returns the distance from the cursor to the head, without what retention took: that is
+// a gap. Before the first delivery there is no
 // time to count from: then the lag is how long that delivery has failed, as in the metrics.
 func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
 	var span time.Duration
+	left := subscriptions.Ahead(head, s.Cursor.Anchor)
 	switch c := s.Cursor; {
-	case head.Last.Seq <= c.Seq:
+	case left == 0:
 		return &Lag{}
+	case c.Position < head.Trimmed.Position:
+		span = head.Last.Until.Sub(head.Trimmed.Until)
 	case c.Seq > 0:
 		span = head.Last.Until.Sub(c.Until)
 	case !c.FirstAttemptAt.IsZero():
 		span = now.Sub(c.FirstAttemptAt)
 	}
-	return &Lag{Notifications: head.Last.Seq - s.Cursor.Seq, Seconds: max(span, 0).Seconds()}
+	return &Lag{Notifications: left, Seconds: max(span, 0).Seconds()}
 }
 
 // failures are the words for the last attempts that got no HTTP answer.

@@ -307,13 +307,15 @@ type ManyRequest struct {
 	Since  time.Time `json:"since,omitzero"` // of a replay
 }
 
-// Many is its answer, and that of GET /api/v1/subscriptions/count. 200: all is done. 202: there was too much to do for one call; the next
-// one continues with ?after= and Next.
+// Many is its answer, and that of GET /api/v1/subscriptions/count. 200: all is done. 202:
+// there was too much to do for one call, or it failed after some were done, as Error says; the
+// next call continues with ?after= and Next.
 type Many struct {
 	Matched int    `json:"matched"` // subscriptions that the query selects
 	Done    int    `json:"done"`
-	Skipped int    `json:"skipped"` // those for which the action means nothing
+	Skipped int    `json:"skipped"` // those for which the action means nothing, or that are like that already
 	Next    string `json:"next,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // ReplayRequest is what POST .../replay takes.

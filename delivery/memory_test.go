@@ -105,7 +105,7 @@ func (m *memory) publish(t testing.TB, url string, body []byte) journal.Entry {
 }
 
 // interval is the end of the n-th interval of a topic.
-func interval(n uint64) time.Time { return time.Unix(1_700_000_000+int64(n), 0).UTC() }
+func interval(n uint64) time.Time { return time.Unix(946_684_800+int64(n), 0).UTC() } // from the beginning of synctest's time on
 
 // trim drops the entries of a topic up to and with seq.
 func (m *memory) trim(url string, seq uint64) {
@@ -196,10 +196,14 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 	at := slices.IndexFunc(mt.entries, func(e journal.Entry) bool {
 		return e.Position == after.Position && e.Nonce == after.Nonce
 	})
+	if n := len(mt.entries); at < 0 && after.Nonce == 0 && n > 0 && after.Position <= mt.entries[n-1].Position { // between two
+		at = slices.IndexFunc(mt.entries, func(e journal.Entry) bool { return e.Position > after.Position }) - 1
+		after.Position = max(after.Position, mt.trimmed.Position)
+	}
 	switch {
 	case at < 0 && after.Position < mt.trimmed.Position:
 		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: cmp.Or(mt.gone, journal.GapRetention)}
-	case at < 0 && after.Position != mt.trimmed.Position:
+	case at < 0 && after.Nonce != 0 && after.Position != mt.trimmed.Position:
 		return nil, journal.ErrRolledBack
 	}
 	var out []journal.Entry

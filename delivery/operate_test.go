@@ -159,7 +159,7 @@ func TestReplayDeliversAgain_Invariant4(t *testing.T) {
 				b.trim(topicB, min(stored.Cursor.Seq, 1))
 				from := min(stored.Cursor.Seq, 2) // or what it did not get yet, as far as is stored
 				b.set(cb(0), nil)
-				n, rec, err := b.operator().Replay(t.Context(), sub.ID, all[1].Until)
+				n, rec, err := b.operator().Replay(all[1].Until)(t.Context(), sub.ID)
 				if err != nil || n != 5-from || rec.Subscription.Cursor.Seq != from {
 					t.Fatalf("%d, %+v, %v", n, rec.Subscription, err)
 				}
@@ -212,7 +212,7 @@ func TestReplayIsNeverForward(t *testing.T) {
 		}
 		pass(time.Hour)
 		b.set(cb(0), nil)
-		n, _, err := b.operator().Replay(t.Context(), sub.ID, all[2].Until)
+		n, _, err := b.operator().Replay(all[2].Until)(t.Context(), sub.ID)
 		if err != nil || n != 3 {
 			t.Errorf("%d, %v", n, err)
 		}

@@ -215,7 +215,8 @@ func (w *world) publish(n uint64) {
 }
 
 func entry(n uint64) journal.Anchor {
-	return journal.Anchor{Position: journal.Position(100 * n), Nonce: journal.Nonce(n * 7), Seq: n, Until: time.Unix(int64(n), 0).UTC()}
+	until := time.Unix(int64(n)*3600, 0).UTC()
+	return journal.Anchor{Position: journal.Position(until.UnixNano()), Nonce: journal.Nonce(n * 7), Seq: n, Until: until}
 }
 
 func (w *world) answer(host string, f func(*http.Request) (int, string, error)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,9 @@ var ErrEnded = errors.New("the subscription is not in force: it ended, its lease
 
 // ErrPaused says that nothing is tried for a subscription, because the operator paused it.
 var ErrPaused = errors.New("the subscription is paused")
+
+// ErrUnchanged says that a subscription is already as the operator wants it.
+var ErrUnchanged = errors.New("the subscription is like that already")
 
 // Entries reads the notifications of a topic, as journal.Reader does.
 type Entries interface {
@@ -42,7 +46,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 
 // Pause keeps everything from a subscription until Resume (see the function Pause). It
 // returns the record after that, which is durable. ErrNotFound: there is no such
-// subscription. ErrEnded: it is not in force.
+// subscription. ErrEnded: it is not in force. ErrUnchanged, with the record: it is paused.
 func (s *Service) Pause(ctx context.Context, id uuid.UUID) (Record, error) {
 	return s.operate(ctx, id, EventPaused, Pause)
 }
@@ -55,12 +59,17 @@ func (s *Service) Resume(ctx context.Context, id uuid.UUID) (Record, error) {
 
 // operate changes a record as the operator asked, and reports the event.
 func (s *Service) operate(ctx context.Context, id uuid.UUID, event string, change func(Record, time.Time) (Record, error)) (Record, error) {
+	var stored Record
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
+		stored = rec
 		if topic, _ := rec.Pair(); topic == "" {
 			return rec, ErrNotFound
 		}
 		return change(rec, s.o.Clock.Earliest())
 	})
+	if errors.Is(err, ErrUnchanged) {
+		return stored, err
+	}
 	if err != nil {
 		return Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 	}
@@ -120,17 +129,39 @@ func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err
 	return v, nil
 }
 
-// Replay delivers every retained notification whose End is after since again, in order, and
-// then the newer ones (see the function Replay). Notifications that were not delivered yet
-// follow too, even if they end before since. It returns the record after that, which is
-// durable, and how many notifications there are to deliver. ErrNotFound: there is no such
-// subscription. ErrEnded: it is not in force.
-func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n uint64, rec Record, err error) {
-	defer func() {
-		if err != nil {
-			n, rec, err = 0, Record{}, fmt.Errorf("replaying subscription %v: %w", id, err)
+// Replay returns a function that delivers to a subscription, again and in order, every
+// retained notification whose End is after since, and then the newer ones (see the function
+// Replay). Notifications that were not delivered yet follow too, even if they end before
+// since. It looks once for each topic where that is, so it is good for a short while. It may
+// be called by several goroutines at once.
+//
+// The function returns the record after that, which is durable, and how many notifications
+// there are to deliver. ErrNotFound: there is no such subscription. ErrEnded: it is not in
+// force.
+func (s *Service) Replay(since time.Time) func(ctx context.Context, id uuid.UUID) (n uint64, rec Record, err error) {
+	var mu sync.Mutex
+	found := map[string]replayStart{}
+	before := func(ctx context.Context, topic string) (p replayStart, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		p, ok := found[topic]
+		if !ok {
+			if p, err = s.before(ctx, topic, since); err == nil {
+				found[topic] = p
+			}
 		}
-	}()
+		return p, err
+	}
+	return func(ctx context.Context, id uuid.UUID) (uint64, Record, error) {
+		n, rec, err := s.replay(ctx, id, since, before)
+		if err != nil {
+			return 0, Record{}, fmt.Errorf("replaying subscription %v: %w", id, err)
+		}
+		return n, rec, nil
+	}
+}
+
+func (s *Service) replay(ctx context.Context, id uuid.UUID, since time.Time, before func(context.Context, string) (replayStart, error)) (n uint64, rec Record, err error) {
 	if rec, err = s.o.Store.Get(ctx, id); err != nil {
 		return 0, rec, err
 	}
@@ -141,50 +172,71 @@ func (s *Service) Replay(ctx context.Context, id uuid.UUID, since time.Time) (n 
 	if _, err = Replay(rec, journal.Anchor{}, s.o.Clock.Earliest()); err != nil { // do not read the journal in vain
 		return 0, rec, err
 	}
-	head, to, err := s.before(ctx, topic, since)
+	to, err := before(ctx, topic)
 	if err != nil {
 		return 0, rec, err
 	}
 	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
-		return Replay(rec, to, s.o.Clock.Earliest())
+		return Replay(rec, to.at, s.o.Clock.Earliest())
 	})
 	if err != nil {
 		return 0, rec, err
 	}
-	n = Ahead(head, rec.Subscription.Cursor.Anchor)
+	n = Ahead(to.head, rec.Subscription.Cursor.Anchor)
 	e := recordEvent(EventReplayed, rec)
 	e.Since, e.Count = since, n
 	s.o.Event(e)
 	return n, rec, nil
 }
 
-// before returns the head of a topic, and the anchor before its first retained entry whose
-// End is after since. If there is no such entry, that is the anchor of the last one.
-func (s *Service) before(ctx context.Context, topic string, since time.Time) (head journal.Head, at journal.Anchor, err error) {
-	if head, err = s.o.Heads.Head(ctx, topic); err != nil {
-		return head, at, err
+// replayStart is a place in the journal of a topic, and its head at that time.
+type replayStart struct {
+	head journal.Head
+	at   journal.Anchor
+}
+
+// aheadAtMost is by how much the end of an interval may be later than the time at which the
+// entry was appended: what a Source may be ahead of the hub, and the differences of clocks.
+const aheadAtMost = 15 * time.Minute
+
+// before returns the anchor before the first retained entry of a topic whose End is after
+// since. If there is no such entry, that is the anchor of the last one. It does not read the
+// entries that were appended long before since, because they end before it.
+func (s *Service) before(ctx context.Context, topic string, since time.Time) (p replayStart, err error) {
+	if p.head, err = s.o.Heads.Head(ctx, topic); err != nil {
+		return p, err
 	}
-	at = head.Trimmed
+	p.at = p.head.Trimmed
+	if begin := journal.Position(max(since.Add(-aheadAtMost).UnixNano(), 0)); begin > p.at.Position {
+		if begin >= p.head.Last.Position {
+			p.at = p.head.Last
+			return p, nil
+		}
+		p.at = journal.Anchor{Position: begin}
+	}
 	for {
-		entries, err := s.o.Entries.Read(ctx, topic, at, entriesPage, 0)
+		entries, err := s.o.Entries.Read(ctx, topic, p.at, entriesPage, 0)
 		if next, ok := journal.ReadOn(err); ok {
 			if errors.Is(err, journal.ErrDamaged) && next.Until.After(since) {
-				return head, at, nil // delivery passes it over, or can read it later
+				return p, nil // delivery passes it over, or can read it later
 			}
-			at = next
+			p.at = next
 			continue
 		}
 		if err != nil {
-			return head, at, fmt.Errorf("reading the topic's notifications: %w", err)
+			return p, fmt.Errorf("reading the topic's notifications: %w", err)
 		}
 		for i := range entries {
 			if entries[i].End().After(since) {
-				return head, at, nil
+				if p.at.Seq == 0 && p.at.Position > 0 { // the place where reading began
+					p.at = entries[i].Predecessor()
+				}
+				return p, nil
 			}
-			at = entries[i].Anchor()
+			p.at = entries[i].Anchor()
 		}
 		if len(entries) == 0 {
-			return head, at, nil
+			return p, nil
 		}
 	}
 }

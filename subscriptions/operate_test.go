@@ -266,7 +266,7 @@ func TestAllGaps_Invariant10(t *testing.T) {
 	check := func(what string, want ...string) {
 		t.Helper()
 		var got []string
-		for _, g := range s.AllGaps(head) {
+		for _, g := range s.AllGaps(head, t0) {
 			got = append(got, g.Reason)
 		}
 		if d := cmp.Diff(want, got); d != "" {
@@ -283,10 +283,36 @@ func TestAllGaps_Invariant10(t *testing.T) {
 	}
 }
 
+// What retention took from a subscription that has not got it yet is a gap, before delivery
+// records it.
+func TestGapOfWhatRetentionTook(t *testing.T) {
+	s := aSubscription()
+	s.Start, s.Gaps, s.Cursor.Anchor = entry(1), nil, entry(3)
+	head := journal.Head{Last: entry(9), Trimmed: entry(7)}
+	want := journal.Gap{From: entry(3).Until, Until: entry(7).Until, Count: 4, Reason: journal.GapRetention, At: t0}
+	if d := cmp.Diff([]journal.Gap{want}, s.AllGaps(head, t0)); d != "" {
+		t.Error(d)
+	}
+	head.Removed, want.Reason = entry(7), journal.GapRemoved
+	if d := cmp.Diff([]journal.Gap{want}, s.AllGaps(head, t0)); d != "" {
+		t.Error(d)
+	}
+	s.Cursor.Anchor = entry(7)
+	if got := s.AllGaps(head, t0); len(got) > 0 {
+		t.Errorf("one that has got it has the gaps %+v", got)
+	}
+	s.Cursor.Anchor = entry(3)
+	s.EndedAt = t0
+	if got := s.AllGaps(head, t0); len(got) > 0 {
+		t.Errorf("one that ended has the gaps %+v", got)
+	}
+}
+
 // entries is a topic's journal from first to last, as Entries.
 type entries struct {
 	first, last uint64
 	reads       int
+	begin       uint64 // the first entry that was read
 	onRead      func() error
 }
 
@@ -300,11 +326,18 @@ func (j *entries) Read(_ context.Context, _ string, after journal.Anchor, limit 
 			return nil, err
 		}
 	}
-	if after.Seq+1 < j.first {
+	if after.Position < entry(j.first-1).Position {
 		return nil, &journal.TrimmedError{To: entry(j.first - 1)}
 	}
 	var out []journal.Entry
-	for n := after.Seq + 1; n <= j.last && len(out) < min(limit, 7); n++ {
+	n := after.Seq + 1
+	for after.Seq == 0 && entry(n).Position <= after.Position {
+		n++
+	}
+	if j.begin == 0 {
+		j.begin = n
+	}
+	for ; n <= j.last && len(out) < min(limit, 7); n++ {
 		e := entry(n)
 		out = append(out, journal.Entry{Position: e.Position, Nonce: e.Nonce, Seq: n, From: entry(n - 1).Until, Until: e.Until})
 	}
@@ -321,12 +354,14 @@ func TestServiceReplays(t *testing.T) {
 		cursor       uint64
 		trimmed      uint64
 		trimmedLater uint64
+		approximate  bool // at is the place before the next entry, whatever is there
 	}{
 		{name: "from the middle", since: entry(30).Until, cursor: 50, at: 30, n: 20},
 		{name: "between two", since: entry(30).Until.Add(time.Millisecond), cursor: 50, at: 30, n: 20},
 		{name: "all", cursor: 50, at: 0, n: 50},
 		{name: "all that is retained", cursor: 50, trimmed: 10, at: 10, n: 40},
 		{name: "trimmed meanwhile", cursor: 50, trimmed: 10, trimmedLater: 20, at: 20, n: 30},
+		{name: "before one that was appended long after", since: entry(30).Until.Add(20 * time.Minute), cursor: 50, at: 30, n: 20, approximate: true},
 		{name: "nothing", since: entry(50).Until, cursor: 50, at: 50, n: 0},
 		{name: "the future", since: entry(500).Until, cursor: 50, at: 50, n: 0},
 		{name: "never forward", since: entry(30).Until, cursor: 12, at: 12, n: 38},
@@ -342,13 +377,19 @@ func TestServiceReplays(t *testing.T) {
 			w.trimmed = tc.trimmed
 			rec := w.inForce(t, tc.cursor)
 			before := rec.Subscription.Cursor
-			n, rec, err := w.Replay(t.Context(), ID(topic, callback), tc.since)
+			n, rec, err := w.Replay(tc.since)(t.Context(), ID(topic, callback))
 			if err != nil || n != tc.n {
 				t.Errorf("%s: %d to come, want %d: %v", tc.name, n, tc.n, err)
 			}
 			want := journal.Cursor{Generation: rec.Subscription.Cursor.Generation}
 			if tc.at > 0 {
 				want.Anchor = entry(tc.at)
+			}
+			if tc.approximate {
+				want.Anchor.Position, want.Anchor.Nonce = entry(tc.at+1).Position-1, 0
+			}
+			if begin := tc.since.Add(-time.Hour); j.begin > 0 && j.begin > tc.trimmed+1 && entry(j.begin).Until.Before(begin) {
+				t.Errorf("%s: entry %d was read, which was appended long before", tc.name, j.begin)
 			}
 			if d := cmp.Diff(want, rec.Subscription.Cursor); d != "" || want.Generation <= before.Generation {
 				t.Errorf("%s: generation %d after %d\n%s", tc.name, want.Generation, before.Generation, d)
@@ -383,17 +424,36 @@ func (w *world) inForce(t *testing.T, at uint64) Record {
 	return rec
 }
 
+// Of many subscriptions to one topic, the journal is read for one.
+func TestReplayOfManyReadsOnce(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		j := &entries{first: 1, last: 50}
+		w.o.Entries = j
+		w.publish(50)
+		w.inForce(t, 50)
+		replay := w.Replay(entry(30).Until)
+		for range 20 {
+			if n, _, err := replay(t.Context(), ID(topic, callback)); err != nil || n != 20 {
+				t.Fatalf("%d to come: %v", n, err)
+			}
+		}
+		if j.reads != 1 {
+			t.Errorf("the journal was read %d times", j.reads)
+		}
+	})
+}
+
 func TestServiceReplayFails(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		j := &entries{first: 1, last: 50}
 		w.o.Entries = j
 		id := ID(topic, callback)
-		if _, _, err := w.Replay(t.Context(), id, t0); !errors.Is(err, ErrNotFound) {
+		if _, _, err := w.Replay(t0)(t.Context(), id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("of nothing: %v", err)
 		}
 		w.inForce(t, 50)
 		elapse(2 * time.Hour)
-		if _, _, err := w.Replay(t.Context(), id, t0); !errors.Is(err, ErrEnded) || j.reads > 0 {
+		if _, _, err := w.Replay(t0)(t.Context(), id); !errors.Is(err, ErrEnded) || j.reads > 0 {
 			t.Errorf("of an expired one: %v, after %d reads", err, j.reads)
 		}
 		if len(w.told()) > 0 || len(w.eventsNamed("")) > 0 {
@@ -403,13 +463,14 @@ func TestServiceReplayFails(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
 		j := &entries{first: 1, last: 50, onRead: func() error { return errors.New("on fire") }}
 		w.o.Entries = j
+		w.publish(50)
 		before := w.inForce(t, 50)
-		_, _, err := w.Replay(t.Context(), ID(topic, callback), t0)
+		_, _, err := w.Replay(entry(3).Until)(t.Context(), ID(topic, callback))
 		if err == nil || !strings.Contains(err.Error(), "on fire") || cmp.Diff(before, w.record(callback)) != "" {
 			t.Errorf("a journal that can't be read: %v, %+v", err, w.record(callback))
 		}
 		w.store.breakWith(errors.New("no disk"))
-		if _, _, err := w.Replay(t.Context(), ID(topic, callback), t0); err == nil || !strings.Contains(err.Error(), "no disk") {
+		if _, _, err := w.Replay(t0)(t.Context(), ID(topic, callback)); err == nil || !strings.Contains(err.Error(), "no disk") {
 			t.Errorf("a store that can't be read: %v", err)
 		}
 		if _, err := w.Retry(t.Context(), ID(topic, callback)); err == nil || !strings.Contains(err.Error(), "no disk") {

@@ -58,12 +58,14 @@ func covers(g journal.Gap, e *journal.Entry) bool {
 const clockSlack = 5 * time.Second
 
 // AllGaps returns the subscription's own gaps and those of its topic since it began, in the
-// order in which they were recorded (invariant 10). Head is that of the topic.
+// order in which they were recorded (invariant 10). Head is that of the topic. If retention
+// took notifications that a paused or failing subscription has not got, it has no gap for
+// them yet, and the last of the result is that gap, recorded now.
 //
 // If clocks differ, AllGaps returns a gap too many rather than one too few. It compares the
 // beginning by positions, which come from the store. Two hubs may have written the times of
 // the end and of the gap, so it compares these with clockSlack to spare.
-func (s *Subscription) AllGaps(head journal.Head) []journal.Gap {
+func (s *Subscription) AllGaps(head journal.Head, now time.Time) []journal.Gap {
 	all := slices.Clone(s.Gaps)
 	for _, g := range head.Gaps {
 		since := g.Position >= s.Start.Position || g.Position == 0
@@ -72,5 +74,9 @@ func (s *Subscription) AllGaps(head journal.Head) []journal.Gap {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b journal.Gap) int { return a.At.Compare(b.At) })
+	if c := s.Cursor.Anchor; s.EndedAt.IsZero() && c.Position < head.Trimmed.Position {
+		lost := head.TrimmedAfter(c)
+		all = addLag(all, c, lost.To, lost.Reason, now)
+	}
 	return all
 }

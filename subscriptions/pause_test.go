@@ -37,7 +37,7 @@ func TestPauseAndResume(t *testing.T) {
 		err    error
 	}{
 		{"pause", Pause, sub(plain), sub(paused), nil},
-		{"pause again", Pause, sub(earlier), sub(earlier), nil},
+		{"pause again", Pause, sub(earlier), sub(earlier), ErrUnchanged},
 		{"pause an expired one", Pause, sub(expired), sub(expired), ErrEnded},
 		{"pause an ended one", Pause, sub(ended), sub(ended), ErrEnded},
 		{"pause a request", Pause, Record{Request: aRequest()}, Record{Request: aRequest()}, ErrEnded},
@@ -45,7 +45,7 @@ func TestPauseAndResume(t *testing.T) {
 			s.Cursor.Nudge, s.Cursor.Step, s.Cursor.NextAttemptAt = 1, 0, now
 			s.Cursor.FirstAttemptAt = t0.Add(50 * time.Minute) // the hour of the pause does not count
 		}), nil},
-		{"resume one that is not paused", Resume, sub(plain), sub(plain), nil},
+		{"resume one that is not paused", Resume, sub(plain), sub(plain), ErrUnchanged},
 		{"resume an ended one", Resume, sub(ended), sub(ended), ErrEnded},
 		{"retry a paused one", Retry, sub(paused), sub(paused), ErrPaused},
 	} {
@@ -169,6 +169,31 @@ func TestServicePausesAndResumes(t *testing.T) {
 		}
 		if len(w.eventsNamed(EventPaused)) != 1 || len(w.eventsNamed(EventResumed)) != 1 {
 			t.Errorf("events %+v", w.eventsNamed(""))
+		}
+	})
+}
+
+// What changes nothing is no event, and returns the record as it is.
+func TestServicePausesOnce(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.inForce(t, 0)
+		id := ID(topic, callback)
+		if _, err := w.Pause(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+		rec, err := w.Pause(t.Context(), id)
+		if !errors.Is(err, ErrUnchanged) || rec.Subscription == nil || cmp.Diff(rec, w.record(callback)) != "" {
+			t.Errorf("paused again: %+v, %v", rec, err)
+		}
+		if n := len(w.eventsNamed(EventPaused)); n != 1 || len(w.told()) != 1 {
+			t.Errorf("%d events, and delivery was told %d times", n, len(w.told()))
+		}
+		if _, err := w.Resume(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Resume(t.Context(), id); !errors.Is(err, ErrUnchanged) || len(w.eventsNamed(EventResumed)) != 1 {
+			t.Errorf("resumed again: %v", err)
 		}
 	})
 }

@@ -101,35 +101,39 @@ func Retry(rec Record, now time.Time) (Record, error) {
 }
 
 // Pause keeps everything from the record's subscription until Resume. Its lease goes on, and
-// its topic's retention too. A paused one stays as it is. ErrEnded: the subscription is not
-// in force.
+// its topic's retention too. ErrEnded: the subscription is not in force. ErrUnchanged: it is
+// paused.
 func Pause(rec Record, now time.Time) (Record, error) {
 	if rec.Subscription == nil || !rec.Subscription.Live(now) {
 		return rec, ErrEnded
 	}
-	if s := *rec.Subscription; s.PausedAt.IsZero() {
-		s.PausedAt = now
-		rec.Subscription = &s
+	s := *rec.Subscription
+	if !s.PausedAt.IsZero() {
+		return rec, ErrUnchanged
 	}
+	s.PausedAt = now
+	rec.Subscription = &s
 	return rec, nil
 }
 
 // Resume lets the record's subscription continue where Pause stopped it, at once. A failed
 // notification starts at the first step of the ladder again, and the pause does not count as
-// time for which it failed. One that is not paused stays as it is. ErrEnded: the
-// subscription is not in force.
+// time for which it failed. ErrEnded: the subscription is not in force. ErrUnchanged: it is
+// not paused.
 func Resume(rec Record, now time.Time) (Record, error) {
 	if rec.Subscription == nil || !rec.Subscription.Live(now) {
 		return rec, ErrEnded
 	}
-	if s := *rec.Subscription; !s.PausedAt.IsZero() {
-		s.Cursor = Nudge(s.Cursor, now)
-		if first := &s.Cursor.FirstAttemptAt; !first.IsZero() {
-			*first = first.Add(max(now.Sub(s.PausedAt), 0))
-		}
-		s.PausedAt = time.Time{}
-		rec.Subscription = &s
+	s := *rec.Subscription
+	if s.PausedAt.IsZero() {
+		return rec, ErrUnchanged
 	}
+	s.Cursor = Nudge(s.Cursor, now)
+	if first := &s.Cursor.FirstAttemptAt; !first.IsZero() {
+		*first = first.Add(max(now.Sub(s.PausedAt), 0))
+	}
+	s.PausedAt = time.Time{}
+	rec.Subscription = &s
 	return rec, nil
 }
 

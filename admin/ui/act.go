@@ -34,7 +34,7 @@ var actions = map[string]action{
 // done are the sentences about what was done.
 var done = map[string]string{
 	"retry": "It is tried now.", "replay": "The notifications since then are delivered again.", "end": "The subscription has ended, and its callback gets a denial.",
-	"pause": "It gets nothing until it is resumed.", "resume": "It gets what it missed, and everything new.",
+	"pause": "It gets nothing until it is resumed. Another hub that delivers to it hears of this within 5 seconds.", "resume": "It gets what it missed, and everything new.",
 	"reset": "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
 	"reload": "The files were read again.",
 }

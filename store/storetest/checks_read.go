@@ -87,6 +87,16 @@ var readChecks = []Check{
 		a.Position++
 		k.rolledBack("a position right after what was trimmed", a)
 	}},
+	// A nonce of zero is compared with none, so reading can begin at an instant.
+	{"ReadingBeginsAtAnInstant", func(k *kit) {
+		entries := k.fill(topicName, 5)
+		k.trim(journal.Cut{Before: at(2), KeepBytes: -1})
+		for i, e := range entries[2:] {
+			got := k.read(topicName, journal.Anchor{Position: e.Position - 1})
+			k.same("entries after the instant before an entry", got, entries[i+2:])
+		}
+		k.same("entries after the instant of the newest", len(k.read(topicName, journal.Anchor{Position: entries[4].Position})), 0)
+	}},
 	// Invariant 5: a restored folder, a failover.
 	{"RolledBackJournalIsNoticed", func(k *kit) {
 		kept := k.fill(topicName, 3)

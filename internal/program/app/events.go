@@ -29,7 +29,7 @@ var eventTexts = map[string]logText{
 	subscriptions.EventDropped:  {zapcore.InfoLevel, "a subscription request came to nothing"},
 	subscriptions.EventDenied:   {zapcore.InfoLevel, "a callback was notified that its subscription is denied"},
 	subscriptions.EventRetried:  {zapcore.InfoLevel, "a subscription is tried now, as the operator asked"},
-	subscriptions.EventReplayed: {zapcore.InfoLevel, "a subscription goes back, as the operator asked, and gets notifications again"},
+	subscriptions.EventReplayed: {zapcore.InfoLevel, "a subscription goes back, as the operator asked"},
 	subscriptions.EventPaused:   {zapcore.InfoLevel, "a subscription gets nothing until it is resumed, as the operator asked"},
 	subscriptions.EventResumed:  {zapcore.InfoLevel, "a subscription gets notifications again, as the operator asked"},
 	subscriptions.EventChecked:  {zapcore.InfoLevel, "a callback was asked again whether it wants its topic, as the operator asked"},

@@ -125,7 +125,7 @@ func TestOperatorsChangesReachTheParts(t *testing.T) {
 	if _, err := (operator{a}).control().Retry(t.Context(), uuid.New()); !errors.Is(err, subscriptions.ErrNotFound) {
 		t.Errorf("after it: %v", err)
 	}
-	if _, _, err := (operator{a}).control().Replay(t.Context(), uuid.New(), time.Now()); !errors.Is(err, subscriptions.ErrNotFound) {
+	if _, _, err := (operator{a}).control().Replay(time.Now())(t.Context(), uuid.New()); !errors.Is(err, subscriptions.ErrNotFound) {
 		t.Errorf("after it: %v", err)
 	}
 	if err := a.Stop(t.Context()); err != nil {

@@ -109,7 +109,7 @@ func subReplay(env Env) *cobra.Command {
 func subPause(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "pause ID", Short: "Keep everything from a subscription until it is resumed",
-		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\n\n" + subArgs,
+		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\nIf another hub delivers to it, that hub hears of the pause within 5 seconds.\n\n" + subArgs,
 		Example: `  rshub sub pause 0b9c2a17
   rshub sub ls --state paused`,
 	}, func(j *job[admin.Subscription]) error {

@@ -84,7 +84,7 @@ something that subscribers notice.`,
 		}
 		text := quantity.Count(int64(m.Done), "subscription", "subscriptions") + " " + action.done + "."
 		if m.Skipped > 0 {
-			text += " " + quantity.Count(int64(m.Skipped), "was", "were") + " skipped: ended, paused or never verified."
+			text += " " + quantity.Count(int64(m.Skipped), "was", "were") + " skipped, because there was nothing to do."
 		}
 		say(r.cmd.OutOrStdout(), "%s\n", text)
 		return nil
@@ -101,6 +101,9 @@ func eachPage(r *run, method, path string, query url.Values, body any) (sum admi
 			return sum, err
 		}
 		sum.Matched, sum.Done, sum.Skipped = sum.Matched+m.Matched, sum.Done+m.Done, sum.Skipped+m.Skipped
+		if m.Error != "" {
+			return sum, Fail(ExitPartial, "%s %s before this: %s\nDo it again for the others; those that are done are skipped or done once more", quantity.Count(int64(sum.Done), "subscription", "subscriptions"), "done", Line(m.Error))
+		}
 		if m.Next == "" {
 			return sum, nil
 		}
