@@ -286,7 +286,9 @@ func TestLargeBodiesWaitForSenders(t *testing.T) {
 			}
 			for range 20 {
 				pass(1100 * time.Millisecond)
-				if n := b.d.Stats().InFlight; n > 18 {
+				// A body of this length may use half of the tenth that large ones leave, and
+				// quick hosts leave one sender of that to others.
+				if n := b.d.Stats().InFlight; n > 19 {
 					t.Errorf("%d of 20 senders are busy with large bodies", n)
 				}
 				at := time.Now()
