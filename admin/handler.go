@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/mux"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -143,8 +144,9 @@ type (
 	// notificationCalls are the calls about notifications.
 	notificationCalls struct {
 		*Options
-		topics *topicCalls
-		counts *counter
+		topics    *topicCalls
+		counts    *counter
+		documents *semaphore.Weighted // bytes of documents in memory
 	}
 )
 
@@ -187,7 +189,7 @@ func newAPI(o Options) *api {
 	}
 	a := &api{Options: o}
 	a.topics, a.subscriptions = &topicCalls{&a.Options}, &subscriptionCalls{&a.Options}
-	a.notifications = &notificationCalls{Options: &a.Options, topics: a.topics}
+	a.notifications = &notificationCalls{Options: &a.Options, topics: a.topics, documents: semaphore.NewWeighted(documentsBytes)}
 	a.notifications.counts = newCounter(a.notifications.count, o.Now)
 	a.routes = a.table()
 	return a
@@ -210,7 +212,7 @@ func (a *api) table() []route {
 		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
 	}
 	if a.Refusals != nil {
-		rs = append(rs, route{http.MethodGet, "/api/v1/refusals", "what was refused in the last 24 hours, the latest first, with the sentence that the requester got", []string{"topic", "kind", "limit"}, a.listRefusals})
+		rs = append(rs, route{http.MethodGet, "/api/v1/refusals", "what was refused in the last 24 hours, the latest first, with the sentence that the requester got", append([]string{"topic", "kind"}, paging...), a.listRefusals})
 	}
 	if a.Publishers != nil {
 		rs = append(rs, route{http.MethodGet, "/api/v1/publishers", "who may publish, and how often they did", none, a.listPublishers})
@@ -267,7 +269,7 @@ func (a *api) calls() []route {
 
 // router serves the table. A path that is in it answers other methods with 405.
 func (a *api) router() http.Handler {
-	r := mux.NewRouter()
+	r := mux.NewRouter().SkipClean(true) // else //x redirects to /x, perhaps outside the prefix of a proxy
 	byPath := map[string]map[string]route{}
 	for _, rt := range a.routes {
 		if byPath[rt.path] == nil {

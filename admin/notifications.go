@@ -142,6 +142,15 @@ func missing(id uuid.UUID, err error) error {
 	return err
 }
 
+const (
+	// documentsBytes bounds the documents that are in memory at once for readers of them.
+	documentsBytes = 64 << 20
+	// A reader has documentTime, and the time that its document takes at documentRate bytes a
+	// second. Then its connection ends, so that slow readers do not keep the others out.
+	documentTime = 30 * time.Second
+	documentRate = 256 << 10
+)
+
 // getDocument answers with a document. Browsers store it and show nothing of it, because it
 // comes from strangers.
 func (a *notificationCalls) getDocument(w http.ResponseWriter, r *http.Request) error {
@@ -153,15 +162,29 @@ func (a *notificationCalls) getDocument(w http.ResponseWriter, r *http.Request) 
 	if err != nil {
 		return missing(id, err)
 	}
-	body, err := a.Topics.Body(r.Context(), topic, e)
-	if err != nil {
-		return missing(id, err)
-	}
 	h := w.Header()
 	h.Set("Content-Type", cmp.Or(e.MediaType, "application/octet-stream"))
 	h.Set("Content-Disposition", `attachment; filename="`+id.String()+`"`)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the reader may have gone
+	h.Set("Content-Length", strconv.FormatInt(e.Size, 10))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	weight := min(e.Size, documentsBytes)
+	if !a.documents.TryAcquire(weight) {
+		h.Del("Content-Length")
+		p := refuse(http.StatusServiceUnavailable, "Too many documents are being read; try again in a moment.")
+		p.retryAfter = 2
+		return p
+	}
+	defer a.documents.Release(weight)
+	body, err := a.Topics.Body(r.Context(), topic, e)
+	if err != nil {
+		h.Del("Content-Length")
+		return missing(id, err)
+	}
+	limit := documentTime + time.Duration(e.Size/documentRate)*time.Second
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit)) // not every ResponseWriter of a test supports that
+	_, _ = w.Write(body)                                                      // the reader may have gone
 	return nil
 }
 

@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 )
@@ -19,10 +20,18 @@ func TestProfiles(t *testing.T) {
 		New(o).ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
-	on := Options{Token: held("t"), Pprof: true}
+	on := Options{Token: held("t"), ReaderToken: held("r"), Pprof: true}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile", "/debug/pprof/trace", "/debug/pprof/symbol"} {
+		if status, body := get(on, path, "r"); status != http.StatusForbidden {
+			t.Errorf("%s for a reader: %d %.100q", path, status, body)
+		}
+	}
+	if status, body := get(on, "/debug/pprof/cmdline", "t"); status != http.StatusNotFound || strings.Contains(body, os.Args[0]) {
+		t.Errorf("the command line: %d %.100q", status, body)
+	}
 	for path, part := range map[string]string{
 		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
-		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
+		"/debug/pprof/heap": "",
 	} {
 		if status, body := get(on, path, "t"); status != http.StatusOK || !strings.Contains(body, part) {
 			t.Errorf("%s: %d %.100q", path, status, body)

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -29,25 +31,36 @@ type Refused struct {
 	LeftOut int `json:"left_out,omitempty"`
 }
 
-// listRefusals answers with the latest refusals first.
+// listRefusals answers with the latest refusals first. The mark of a page is the time of its
+// last one, and refusals of the same time are on one page.
 func (a *api) listRefusals(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p, err := parsePage(q)
 	if err != nil {
 		return err
 	}
+	before := int64(math.MaxInt64)
+	if p.after != "" {
+		if before, err = strconv.ParseInt(p.after, 10, 64); err != nil {
+			return p.badAfter()
+		}
+	}
 	all, err := a.Refusals(r.Context())
 	if err != nil {
 		return err
 	}
 	page := Page[Refused]{Items: []Refused{}}
+	var last int64
 	for _, f := range all {
-		if len(page.Items) == p.limit {
+		at := f.At.UnixNano()
+		if at >= before || q.Get("topic") != "" && q.Get("topic") != f.Topic || q.Get("kind") != "" && q.Get("kind") != f.Kind {
+			continue
+		}
+		if len(page.Items) >= p.limit && at != last {
+			page.Next = strconv.FormatInt(last, 10)
 			break
 		}
-		if (q.Get("topic") == "" || q.Get("topic") == f.Topic) && (q.Get("kind") == "" || q.Get("kind") == f.Kind) {
-			page.Items = append(page.Items, f)
-		}
+		page.Items, last = append(page.Items, f), at
 	}
 	return writeJSON(w, page)
 }

@@ -16,10 +16,15 @@ import (
 
 func TestRefusalsAreListed(t *testing.T) {
 	var fail error
+	same := false
 	o := Options{Refusals: func(context.Context) (all []Refused, _ error) {
 		for n := range 7 {
 			kind := []string{"publish", "subscribe"}[n%2]
-			all = append(all, Refused{At: noon.Add(-time.Duration(n) * time.Minute), Kind: kind, Topic: fmt.Sprint("https://example.org/", n%3), Detail: fmt.Sprint(n)})
+			at := noon.Add(-time.Duration(n) * time.Minute)
+			if same {
+				at = noon
+			}
+			all = append(all, Refused{At: at, Kind: kind, Topic: fmt.Sprint("https://example.org/", n%3), Detail: fmt.Sprint(n)})
 		}
 		return all, fail
 	}}
@@ -36,7 +41,27 @@ func TestRefusalsAreListed(t *testing.T) {
 			t.Errorf("%s: %d, %q, want %q", query, resp.status, got, want)
 		}
 	}
-	resp, body := send(t, http.MethodGet, base+"/api/v1/refusals?topik=x")
+	// Page by page, with two of one time on one page.
+	got, after, pages := "", "", 0
+	for pages == 0 || after != "" {
+		_, body := send(t, http.MethodGet, base+"/api/v1/refusals?limit=2&after="+after)
+		page := decodeBody[Page[Refused]](t, body)
+		for _, r := range page.Items {
+			got += r.Detail
+		}
+		after, pages = page.Next, pages+1
+	}
+	if got != "0123456" || pages != 4 {
+		t.Errorf("%d pages with %q", pages, got)
+	}
+	same = true
+	_, body := send(t, http.MethodGet, base+"/api/v1/refusals?limit=2")
+	if page := decodeBody[Page[Refused]](t, body); len(page.Items) != 7 || page.Next != "" {
+		t.Errorf("refusals of one time: %s", body)
+	}
+	resp, body := send(t, http.MethodGet, base+"/api/v1/refusals?after=x")
+	wantProblem(t, resp, body, 400, "after=x")
+	resp, body = send(t, http.MethodGet, base+"/api/v1/refusals?topik=x")
 	wantProblem(t, resp, body, 400, "topik")
 	fail = errors.New("no disk")
 	resp, body = send(t, http.MethodGet, base+"/api/v1/refusals")

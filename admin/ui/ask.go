@@ -63,10 +63,8 @@ func (u *ui) raw(r *http.Request, path string) (*answer, error) {
 
 // answerTo has the API answer req, which is about r. An error is a *refused.
 func (u *ui) answerTo(r, req *http.Request) (*answer, error) {
-	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
-	req.Header["X-Forwarded-For"] = r.Header["X-Forwarded-For"]
 	a := &answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
-	u.api.ServeHTTP(a, req)
+	u.api.ServeHTTP(a, about(r, req))
 	if a.status >= http.StatusMultipleChoices {
 		var p admin.Problem
 		if json.Unmarshal(a.body.Bytes(), &p) != nil || p.Detail == "" {
@@ -75,6 +73,13 @@ func (u *ui) answerTo(r, req *http.Request) (*answer, error) {
 		return nil, &refused{Status: a.status, Detail: p.Detail}
 	}
 	return a, nil
+}
+
+// about makes req, which the page sends to the API, one of the person who sent r.
+func about(r, req *http.Request) *http.Request {
+	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
+	req.Header["X-Forwarded-For"] = r.Header["X-Forwarded-For"]
+	return req
 }
 
 func failed(err error) error {

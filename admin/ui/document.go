@@ -6,11 +6,12 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rshub/rshub/admin"
 )
 
-// maxDocument is how much of a document a page shows, in bytes.
+// maxDocument is how much of a document a page shows, in bytes of HTML.
 const maxDocument = 64 << 10
 
 // maxIndent is how deep elements are indented at most.
@@ -22,7 +23,26 @@ func readable(document []byte) (text string, cut bool) {
 	if cut = len(document) > maxDocument; cut {
 		document = document[:maxDocument]
 	}
-	return admin.Readable(indented(document)), cut
+	text, shorter := escapedWithin(admin.Readable(indented(document)), maxDocument)
+	return text, cut || shorter
+}
+
+// escapedWithin cuts a text so that it has at most limit bytes once it is escaped for HTML, and
+// reports whether it did.
+func escapedWithin(text string, limit int) (string, bool) {
+	const longest = 5 // bytes of &#34;
+	for i, c := range text {
+		switch size := utf8.RuneLen(c); c {
+		case '<', '>', '&', '\'', '"', '+':
+			limit -= longest
+		default:
+			limit -= max(size, 1)
+		}
+		if limit < 0 {
+			return text[:i], true
+		}
+	}
+	return text, false
 }
 
 // indented returns XML with each element on a line of its own. It reads the tokens alone, so

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,8 +34,8 @@ var manyActions = []many{
 type manyAsked struct {
 	many
 	admin.Many
-	Query  string   // the filter, as in a URL
-	Filter []string // the same for a person
+	Query  template.URL // the filter, as in a URL
+	Filter []string     // the same for a person
 	Since  string
 	More   bool // there were too many to count
 	query  url.Values
@@ -57,7 +58,7 @@ func askedFor(r *http.Request) (a manyAsked, err error) {
 			a.Filter = append(a.Filter, name+" "+v)
 		}
 	}
-	a.Query = a.query.Encode()
+	a.Query = encode(a.query)
 	if a.Do == "replay" {
 		since, err := sinceOf(r.FormValue("since"))
 		if err != nil {
@@ -114,11 +115,11 @@ func (u *ui) doMany(w http.ResponseWriter, r *http.Request) {
 			return view{}, err
 		}
 		if query.Set("after", a.Next); a.Next != "" {
-			a.Query = query.Encode()
+			a.Query = encode(query)
 		}
 		return view{Page: "done", Title: a.Label, Data: struct {
 			manyAsked
-			Back  string
+			Back  template.URL
 			Label string
 			Done  int
 		}{a, back, a.many.Done, a.Many.Done}}, nil

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -50,8 +51,12 @@ type list[T any] struct {
 	admin.Page[T]
 	Query url.Values // the filters
 	Fleet fleet
-	More  string // the query of the next page; empty: there is none
+	More  template.URL // the query of the next page; empty: there is none
 }
+
+// encode is a query as a link has it after its question mark. As a string, a template would
+// escape it once more.
+func encode(q url.Values) template.URL { return template.URL(q.Encode()) } //nolint:gosec // Encode leaves nothing that ends an attribute
 
 // lists gets one page of a list of the API, with these parameters of the request.
 func lists[T any](u *ui, r *http.Request, path string, params ...string) (l list[T], err error) {
@@ -70,7 +75,7 @@ func lists[T any](u *ui, r *http.Request, path string, params ...string) (l list
 				more.Set(p, l.Query.Get(p))
 			}
 		}
-		l.More = more.Encode()
+		l.More = encode(more)
 	}
 	return l, err
 }
@@ -159,11 +164,15 @@ type oneNotification struct {
 	Waiting, Passed, Got *admin.Page[admin.Receiver] // nil: none
 	Document             string                      // as a person reads it
 	Cut                  bool                        // it is only the beginning
+	TooLong              bool                        // it was not read
 	Unread               string                      // why there is no document
 }
 
 // fewReceivers is how many subscriptions of each outcome the page of a notification names.
 const fewReceivers = "20"
+
+// maxRead is how long a document may be that a page reads to show its beginning, in bytes.
+const maxRead = 1 << 20
 
 // countWithin is how long a page waits until the subscriptions are counted. After that it
 // shows the rest, with a link to count on.
@@ -184,11 +193,13 @@ func (u *ui) notification(r *http.Request) (view, error) {
 	if err := u.receivers(r.WithContext(ctx), at, &n); err != nil && ctx.Err() == nil {
 		return view{}, err
 	}
-	document, err := u.raw(r, at+"/document")
-	if err != nil {
-		n.Unread = err.Error()
-	} else {
-		n.Document, n.Cut = readable(document.body.Bytes())
+	if n.TooLong = n.Bytes > maxRead; !n.TooLong {
+		document, err := u.raw(r, at+"/document")
+		if err != nil {
+			n.Unread = err.Error()
+		} else {
+			n.Document, n.Cut = readable(document.body.Bytes())
+		}
 	}
 	return view{Page: "notification", Title: "Notification", Data: n}, nil
 }
@@ -217,15 +228,17 @@ func (u *ui) receivers(r *http.Request, at string, n *oneNotification) error {
 
 // document hands on the document of a notification as it was published.
 func (u *ui) document(w http.ResponseWriter, r *http.Request) {
-	got, err := u.raw(r, apiPath+"notifications/"+url.PathEscape(r.PathValue("id"))+"/document")
-	if err != nil {
+	at := apiPath + "notifications/" + url.PathEscape(r.PathValue("id"))
+	if err := u.get(r, at, url.Values{"count": {"false"}}, nil); err != nil {
 		u.show(func(*http.Request) (view, error) { return view{}, err })(w, r)
 		return
 	}
-	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Length"} {
-		w.Header()[name] = got.header[name]
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, (&url.URL{Path: at + "/document"}).String(), http.NoBody)
+	if err != nil {
+		u.show(func(*http.Request) (view, error) { return view{}, failed(err) })(w, r)
+		return
 	}
-	_, _ = got.body.WriteTo(w) // the reader may have gone
+	u.api.ServeHTTP(w, about(r, req)) // it is not kept in memory here
 }
 
 func (u *ui) refusals(r *http.Request) (view, error) {

@@ -1,9 +1,15 @@
 package ui
 
 import (
+	"encoding/json"
+	"html"
+	"html/template"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,4 +124,113 @@ func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
+}
+
+// Whatever a document holds, a page shows at most so much of it, once it is escaped.
+func TestDocumentsAreBounded(t *testing.T) {
+	for name, document := range map[string]string{
+		"brackets": strings.Repeat("<", 1<<17), "elements": strings.Repeat("<a>", 1<<15), "quotes": strings.Repeat(`"'&+`, 1<<15), "words": strings.Repeat("ä", 1<<16),
+	} {
+		text, cut := readable([]byte(document))
+		if n := len(template.HTMLEscapeString(text)); !cut || n > maxDocument || n < maxDocument/2 {
+			t.Errorf("%s: %d bytes, cut: %t", name, n, cut)
+		}
+	}
+	if text, cut := readable([]byte("<a/>")); text != "<a/>" || cut {
+		t.Errorf("%q, %t", text, cut)
+	}
+}
+
+// Long names from outside do not make a page long, and a long document is not read for it.
+func TestPagesAreBounded(t *testing.T) {
+	long := "https://example.org/?" + strings.Repeat("&", 2000)
+	asked := map[string]int{}
+	answers := map[string]any{
+		"/api/v1/subscriptions":   admin.Page[admin.Subscription]{Items: slices.Repeat([]admin.Subscription{{Topic: long, Callback: long, LastError: "error"}}, 50)},
+		"/api/v1/topics":          admin.Page[admin.Topic]{Items: slices.Repeat([]admin.Topic{{URL: long}}, 50)},
+		"/api/v1/refusals":        admin.Page[admin.Refused]{Items: slices.Repeat([]admin.Refused{{Topic: long, Detail: long, CallbackHost: "h"}}, 50), Next: "7"},
+		"/api/v1/now":             admin.Now{Failing: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20), Slowest: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20)},
+		"/api/v1/notifications/n": admin.NotificationStatus{Notification: admin.Notification{ID: "n", Bytes: maxRead + 1}, Topic: long, AsOf: time.Now()},
+	}
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked[r.URL.Path]++
+		if answer, ok := answers[r.URL.Path]; ok {
+			_ = json.NewEncoder(w).Encode(answer)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	for path, says := range map[string]string{"": "", "subscriptions": "", "topics": "", "refusals": `href="?after=7"`, "notifications/n": "too long to be shown"} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/"+path, nil))
+		if n := w.Body.Len(); w.Code != http.StatusOK || n > 300<<10 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("/ui/%s: %d with %d bytes and no %q: %s", path, w.Code, n, says, w.Body.String()[max(0, n-500):])
+		}
+	}
+	if n := asked["/api/v1/notifications/n/document"]; n != 0 {
+		t.Error("a document was read that is too long to be shown")
+	}
+}
+
+// Links to the next page, and forms about what a filter shows, have the filter as it was.
+func TestLinksKeepTheFilter(t *testing.T) {
+	var asked []*url.URL
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL)
+		switch {
+		case r.Method == http.MethodPost:
+			_ = json.NewEncoder(w).Encode(admin.Many{Matched: 3, Done: 2, Next: "n1", Error: "The disk is full."})
+		case strings.HasSuffix(r.URL.Path, "/count"):
+			_ = json.NewEncoder(w).Encode(admin.Many{Matched: 3})
+		default:
+			_ = json.NewEncoder(w).Encode(admin.Page[admin.Subscription]{Items: []admin.Subscription{{ID: "a"}}, Next: "n1"})
+		}
+	}))
+	ask := func(method, path string, form url.Values) string {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	link := func(text, attribute, begins string) *url.URL {
+		m := regexp.MustCompile(attribute + `="(` + regexp.QuoteMeta(begins) + `[^"]*)"`).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("no %s that begins with %s in\n%s", attribute, begins, text)
+		}
+		u, err := url.Parse(html.UnescapeString(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	filter := url.Values{"topic": {`https://example.org/?a=1&b="c"+d`}, "state": {"failing"}}
+	same := func(what string, got, want url.Values) {
+		t.Helper()
+		if got.Encode() != want.Encode() {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	next := link(ask(http.MethodGet, "/ui/subscriptions?"+filter.Encode(), nil), "href", "?").Query()
+	want := url.Values{"after": {"n1"}, "topic": filter["topic"], "state": filter["state"]}
+	same("the next page", next, want)
+	confirm := ask(http.MethodGet, "/ui/subscriptions/all?do=retry&"+filter.Encode(), nil)
+	same("the back link", link(confirm, "href", "/ui/subscriptions?").Query(), filter)
+	action := link(confirm, "action", "/ui/subscriptions/all")
+	same("the form", action.Query(), filter)
+	asked = nil
+	done := ask(http.MethodPost, action.String(), url.Values{"do": {"retry"}, "confirm": {"3"}})
+	same("what was counted", asked[0].Query(), filter)
+	same("what was done", asked[1].Query(), filter)
+	if !strings.Contains(done, "The disk is full.") {
+		t.Error("the page hides the failure")
+	}
+	goOn := link(done, "action", "/ui/subscriptions/all")
+	same("to go on", goOn.Query(), want)
+	asked = nil
+	ask(http.MethodPost, goOn.String(), url.Values{"do": {"retry"}, "confirm": {"go on"}})
+	same("what went on", asked[0].Query(), want)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/journal"
 )
 
 // words are the functions that templates use.
@@ -17,7 +18,7 @@ var words = template.FuncMap{
 	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
 	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
 	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },
-	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "percent": percent, "plain": plain,
+	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "short": short, "sentence": sentence, "topicID": topicID, "percent": percent, "plain": plain,
 }
 
 // seconds is a number of seconds for a person.
@@ -79,6 +80,31 @@ func host(callback string) string {
 	return u.Host
 }
 
+// Lists show so many characters of a URL, and of a sentence.
+const (
+	maxURL      = 200
+	maxSentence = 400
+)
+
+// short is the beginning of a URL. The page about one thing has it whole.
+func short(text string) string { return cut(text, maxURL) }
+
+// sentence is the beginning of a sentence.
+func sentence(text string) string { return cut(text, maxSentence) }
+
+func cut(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// topicID is the id of a topic.
+func topicID(topic string) string { return journal.TopicID(topic).String() }
+
 // maxCallback is how many characters of a callback lists show.
 const maxCallback = 60
 
@@ -89,9 +115,9 @@ func callback(raw string) string {
 	if err != nil {
 		return ""
 	}
-	short := u.Host + strings.TrimSuffix(u.EscapedPath(), "/")
-	if len(short) > maxCallback { // it is ASCII
-		short = short[:maxCallback-1] + "…"
+	text := u.Host + strings.TrimSuffix(u.EscapedPath(), "/")
+	if len(text) > maxCallback { // it is ASCII
+		text = text[:maxCallback-1] + "…"
 	}
-	return short
+	return text
 }

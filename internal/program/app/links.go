@@ -40,6 +40,10 @@ func (a *App) publicHandler() http.Handler {
 			a.hub.ServeHTTP(w, r)
 			return
 		}
+		if strings.HasPrefix(rest, "/") { // else package http would redirect to a path that is not below
+			http.NotFound(w, r)
+			return
+		}
 		r = r.WithContext(r.Context()) // a copy
 		at := *r.URL
 		at.Path, at.RawPath = "/"+rest, ""

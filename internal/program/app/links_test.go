@@ -176,6 +176,9 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 	if !strings.HasPrefix(first.URL, strings.TrimSuffix(one.HubURL(), "/")+"/subscription/") {
 		t.Fatal(first.URL)
 	}
+	if code, body := get(t, strings.Replace(at(one, first.URL), "/subscription/", "/subscription//", 1)); code != http.StatusNotFound || strings.Contains(body, "/ui/static") {
+		t.Errorf("a path that package http would clean: %d %.200s", code, body)
+	}
 	links := []string{at(one, first.URL), at(two, first.URL), at(one, second.URL), at(two, second.URL)}
 	for _, link := range links {
 		visit(t, link, nil, http.StatusOK, "failing", "The callback answers 503 Service Unavailable", html.EscapeString(topic), `<button name="action" value="retry">`, "1 notification", "There is none")

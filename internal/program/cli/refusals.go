@@ -27,12 +27,15 @@ there were.`,
   rshub refusals --kind publish --topic https://example.org/changes/
   rshub refusals --json | jq -r .detail`,
 	}, func(r *run, _ []string) error {
-		query := filters(map[string]string{"limit": strconv.Itoa(admin.MaxLimit), "topic": topic, "kind": kind})
-		var page admin.Page[json.RawMessage]
-		if err := r.client.get(r.cmd.Context(), "/api/v1/refusals", query, &page); err != nil {
+		var all []json.RawMessage
+		err := r.client.pages(r.cmd.Context(), "/api/v1/refusals", filters(map[string]string{"topic": topic, "kind": kind}), func(items []json.RawMessage) error {
+			all = append(all, items...)
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		for _, raw := range slices.Backward(page.Items) {
+		for _, raw := range slices.Backward(all) {
 			err := output(r, raw, func(f admin.Refused) error {
 				_, err := fmt.Fprintln(r.cmd.OutOrStdout(), Line(refusalText(f)))
 				return err
@@ -41,7 +44,7 @@ there were.`,
 				return err
 			}
 		}
-		if len(page.Items) == 0 {
+		if len(all) == 0 {
 			say(r.cmd.ErrOrStderr(), "Nothing was refused.\n")
 		}
 		return nil
