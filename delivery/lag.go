@@ -45,6 +45,9 @@ type LagReport struct {
 	// Oldest is the longest of these times, and Longest the time for which the
 	// subscription that fails the longest has failed with one notification.
 	Oldest, Longest time.Duration
+	// Undelivered is about how long ago the hub accepted the oldest notification that a
+	// subscription has not got; see lane.waits.
+	Undelivered time.Duration
 
 	// Failed are the subscriptions that have failed the longest, and Slowest those that are
 	// the furthest behind in time; the worst first. An empty Topic ends each list.
@@ -124,6 +127,7 @@ func (r *LagReport) count(l *lane, now int64) {
 	r.LagSum += behind
 	r.SpanSum += span
 	r.Oldest = max(r.Oldest, span)
+	r.Undelivered = max(r.Undelivered, l.waits(now))
 	if behind > 0 {
 		keepWorst(&r.Slowest, l, now, func(x *Laggard) bool { return span > x.Span || span == x.Span && behind > x.Behind })
 	}
@@ -178,4 +182,22 @@ func (l *lane) lag(now int64) (notifications uint64, span time.Duration) {
 		span = time.Duration(now - l.cursor.first)
 	}
 	return notifications, max(span, 0)
+}
+
+// waits is about how long ago the hub accepted the notification that is the lane's next: of the
+// newest exactly, of one that failed since its first attempt, and of others at most. Without
+// reading the journal, no more is known of them than that they came after the one before.
+func (l *lane) waits(now int64) time.Duration {
+	var since int64
+	switch behind, _ := l.lag(now); {
+	case behind == 0:
+		return 0
+	case behind == 1 || l.cursor.seq == 0 && l.cursor.first == 0:
+		since = int64(l.topic.head.position) //nolint:gosec // the store's clock, until the year 2262
+	case l.cursor.first > 0:
+		since = l.cursor.first
+	default:
+		since = int64(l.cursor.position) //nolint:gosec // the same
+	}
+	return time.Duration(max(now-since, 0))
 }

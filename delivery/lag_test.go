@@ -77,7 +77,7 @@ func TestLagIsCountedFromWhatWasGot(t *testing.T) {
 		b.publish(t, topicA, []byte("two"))
 		three := b.publish(t, topicA, []byte("three"))
 		pass(2 * lagEvery)
-		if c := b.d.LagReport(); c.LagSum != 2 || c.Oldest != three.Until.Sub(one.Until) || c.Oldest <= 0 {
+		if c := b.d.LagReport(); c.Undelivered <= 0 || c.LagSum != 2 || c.Oldest != three.Until.Sub(one.Until) || c.Oldest <= 0 {
 			t.Errorf("%d notifications, %v", c.LagSum, c.Oldest)
 		}
 	})
@@ -164,6 +164,32 @@ func TestLag(t *testing.T) {
 		l := lane{topic: tc.topic, cursor: tc.cursor}
 		if n, span := l.lag(100); n != tc.n || span != tc.span {
 			t.Errorf("%s: %d, %v", tc.name, n, span)
+		}
+	}
+}
+
+func TestUndelivered(t *testing.T) {
+	at := func(seq, second uint64) anchor {
+		return anchor{position: journal.Position(second * 1e9), seq: seq, until: int64(second)}
+	}
+	heard := &topic{known: true, head: at(7, 80)}
+	second := int64(time.Second)
+	for name, tc := range map[string]struct {
+		cursor cursor
+		want   time.Duration
+	}{
+		"got all":                       {cursor{anchor: at(7, 80)}, 0},
+		"all but the newest":            {cursor{anchor: at(6, 10)}, 20 * time.Second},
+		"all but some":                  {cursor{anchor: at(5, 50)}, 50 * time.Second},
+		"the next one failed":           {cursor{anchor: at(5, 50), first: 70 * second}, 30 * time.Second},
+		"nothing, and none was tried":   {cursor{}, 20 * time.Second},
+		"nothing, and the first failed": {cursor{first: 60 * second}, 40 * time.Second},
+		"the newest, by a clock ahead":  {cursor{anchor: at(6, 110)}, 20 * time.Second},
+		"some, by a clock ahead":        {cursor{anchor: at(5, 110)}, 0},
+	} {
+		l := lane{topic: heard, cursor: tc.cursor}
+		if got := l.waits(100 * second); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -40,6 +40,7 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_subscriptions_stored_max", "How many there may be: this hub's fraction of --max-subscriptions; 0: no limit.", nil, figures.Number(&n.Subscriptions.Most))
 	gauge("rshub_subscription_requests_waiting", "Requests and denials that are in progress or queued.", nil, figures.Number(&n.Subscriptions.Waiting))
 	gauge("rshub_subscription_lag_oldest_seconds", "The longest time that an active subscription is behind its topic.", nil, figures.Seconds(&n.Lags.Oldest))
+	gauge("rshub_undelivered_oldest_seconds", "About how long ago the hub accepted the oldest notification that a subscription has not got, of those that are neither paused nor expired; 0: all got everything.", nil, figures.Seconds(&n.Lags.Undelivered))
 	gauge("rshub_subscription_failing_longest_seconds", "For how long the subscription that fails the longest has failed with one notification.", nil, figures.Seconds(&n.Lags.Longest))
 	gauge("rshub_subscription_census_timestamp_seconds", "When the active subscriptions were last counted; 0: not yet.", nil, func() float64 { return figures.Unix(n.Lags.At) })
 
