@@ -235,7 +235,7 @@ func (a *notificationCalls) listReceivers(w http.ResponseWriter, r *http.Request
 func (a *notificationCalls) receivers(ctx context.Context, after uuid.UUID, topic string, e *journal.Entry) iter.Seq2[Receiver, error] {
 	return func(yield func(Receiver, error) bool) {
 		now, heads := a.Now(), a.heads()
-		for rec, err := range bounded(walk(ctx, after, a.Subscriptions.List, recordID), maxRead, recordID) {
+		for rec, err := range bounded(ctx, walk(ctx, after, a.Subscriptions.List, recordID), maxRead, recordID) {
 			var to Receiver
 			if err == nil {
 				if rec.Subscription == nil || rec.Subscription.Topic != topic {

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,9 @@ type HubNow struct {
 	DeliveriesPerSecond float64 `json:"deliveries_per_second"`
 	FailuresPerSecond   float64 `json:"failures_per_second"`
 	InFlight            int     `json:"in_flight"`
+	// PassedOver is how many times in the last hour a notification was passed over for a
+	// subscription: it was given up on, or is damaged. Each is a gap.
+	PassedOver uint64 `json:"passed_over_last_hour"`
 	// LagSeconds is how far the slowest subscription is behind its topic.
 	LagSeconds float64 `json:"lag_seconds"`
 
@@ -109,6 +113,7 @@ func (n *Now) Total() (t HubNow) {
 		t.Active, t.Failing, t.Pending, t.Ended = t.Active+h.Active, t.Failing+h.Failing, t.Pending+h.Pending, t.Ended+h.Ended
 		t.Paused, t.Suspect, t.InFlight = t.Paused+h.Paused, t.Suspect+h.Suspect, t.InFlight+h.InFlight
 		t.DeliveriesPerSecond, t.FailuresPerSecond = t.DeliveriesPerSecond+h.DeliveriesPerSecond, t.FailuresPerSecond+h.FailuresPerSecond
+		t.PassedOver += h.PassedOver
 		t.LagSeconds = max(t.LagSeconds, h.LagSeconds)
 	}
 	return t
@@ -120,6 +125,15 @@ const (
 	// muchRetained is the part of the limit of retention that counts as much.
 	muchRetained = 0.9
 )
+
+// losses are the events about something that was lost.
+var losses = []string{"tail_lost", "partition_emptied", "subscriptions_lost", "notification_damaged"}
+
+// meanwhile is what it means for others that a hub is not ready, by the check of GET /readyz.
+var meanwhile = map[string]string{
+	"store":      " Until it answers, publishers and subscribers get 503, and deliveries may wait.",
+	"high water": " Until there is room, publishers and subscribers get 503; deliveries go on.",
+}
 
 // Wrong are sentences about what is wrong; none: all is well.
 func (n *Now) Wrong() (wrong []string) {
@@ -134,20 +148,40 @@ func (n *Now) Wrong() (wrong []string) {
 			say("is about to end: it takes no more publishes and finishes its deliveries.")
 		}
 		for _, why := range h.NotReady {
-			say("is not ready: %s.", strings.TrimSuffix(why, "."))
+			check, _, _ := strings.Cut(why, ":")
+			if check == "draining" && h.Draining {
+				continue // it was said
+			}
+			say("is not ready: %s.%s", strings.TrimSuffix(why, "."), meanwhile[check])
 		}
 		if h.AsOf.IsZero() {
 			say("lives, and does not say how it is.")
 		}
-		if s := h.Space; s != nil && s.Free < littleSpace*s.Least {
+		// With less than the least, it says that it is not ready.
+		if s := h.Space; s != nil && s.Free < littleSpace*s.Least && (s.Free >= s.Least || len(h.NotReady) == 0) {
 			say("has %s of free space left; under %s it stores nothing new.", quantity.BytesText(s.Free), quantity.BytesText(s.Least))
 		}
 		if j := h.Journal; j != nil && j.Limit > 0 && float64(j.Bytes) > muchRetained*float64(j.Limit) {
 			say("retains %s of the %s that its topics may: the oldest notifications are about to go.", quantity.BytesText(j.Bytes), quantity.BytesText(j.Limit))
 		}
 	}
-	if t := n.Total(); t.Failing > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s, of %d; the hub tries again.", quantity.Count(t.Failing, "subscription fails", "subscriptions fail"), t.Failing+t.Active))
+	told := map[string]bool{}
+	for _, e := range n.Events { // the latest of each kind
+		if slices.Contains(losses, e.Name) && !told[e.Name] {
+			told[e.Name] = true
+			wrong = append(wrong, "At "+e.At.UTC().Format("15:04")+" hub "+e.Node+" found: "+strings.TrimSuffix(e.Text, ".")+".")
+		}
+	}
+	t := n.Total()
+	if t.Failing > 0 {
+		verb := " subscriptions fail"
+		if t.Failing == 1 {
+			verb = " subscription fails"
+		}
+		wrong = append(wrong, quantity.NumberText(t.Failing)+verb+", of "+quantity.NumberText(t.Failing+t.Active)+"; the hub tries again.")
+	}
+	if t.PassedOver > 0 {
+		wrong = append(wrong, "In the last hour "+quantity.Count(t.PassedOver, "delivery was", "deliveries were")+" given up. Each is a gap, which the page of its subscription names.")
 	}
 	return wrong
 }

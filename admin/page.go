@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -141,13 +142,25 @@ type readEnough struct{ after string }
 
 func (e *readEnough) Error() string { return "the list continues after " + e.after }
 
-// bounded yields the first n items, and then *readEnough if there are more.
-func bounded[T any](items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter.Seq2[T, error] {
+// hurry is the key of a context for the time of Hurried.
+type hurry struct{}
+
+// Hurried returns a context for requests that would rather have less than wait: a page of a
+// list ends at a time, with the items that were found until then and the way to the next. At
+// least one item is read for it.
+func Hurried(ctx context.Context, until time.Time) context.Context {
+	return context.WithValue(ctx, hurry{}, until)
+}
+
+// bounded yields the first n items, or those that are read until the time of Hurried, and
+// then *readEnough if there are more.
+func bounded[T any](ctx context.Context, items iter.Seq2[T, error], n int, id func(T) uuid.UUID) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last T
+		until, hurried := ctx.Value(hurry{}).(time.Time)
 		left := n
 		for item, err := range items {
-			if err == nil && left == 0 {
+			if err == nil && (left == 0 || hurried && left < n && time.Now().After(until)) {
 				var none T
 				yield(none, &readEnough{id(last).String()})
 				return

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -36,13 +37,17 @@ func TestPagesThatReadLittle(t *testing.T) {
 			}
 		}
 	}
-	for read := 1; read <= total+1; read++ {
+	for read := 0; read <= total+1; read++ {
+		ctx, read := t.Context(), read
+		if read == 0 { // a page in a hurry, which has read one item when its time is over
+			ctx, read = Hurried(ctx, time.Time{}), 1
+		}
 		for limit := 1; limit <= 5; limit++ {
 			var got []int
 			after, pages := "", 0
 			for {
 				w := httptest.NewRecorder()
-				items := sevenths(bounded(numbers(after), read, idOf))
+				items := sevenths(bounded(ctx, numbers(after), read, idOf))
 				if err := writePage(w, limit, items, func(i int) string { return idOf(i).String() }); err != nil {
 					t.Fatal(err)
 				}

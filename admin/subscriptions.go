@@ -30,7 +30,7 @@ func (a *subscriptionCalls) listSubscriptions(w http.ResponseWriter, r *http.Req
 	if err != nil {
 		return err
 	}
-	records := bounded(walk(r.Context(), after, a.Subscriptions.List, recordID), maxRead, recordID)
+	records := bounded(r.Context(), walk(r.Context(), after, a.Subscriptions.List, recordID), maxRead, recordID)
 	return writePage(w, p.limit, a.subscriptions(r.Context(), records, f), func(s Subscription) string { return s.ID })
 }
 

@@ -32,7 +32,7 @@ func (a *topicCalls) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	states := shown(bounded(walk(r.Context(), after, a.topicStates, topicState.id), maxRead, topicState.id))
+	states := shown(bounded(r.Context(), walk(r.Context(), after, a.topicStates, topicState.id), maxRead, topicState.id))
 	return writePage(w, p.limit, mapped(states, a.topic), func(t Topic) string { return t.ID })
 }
 

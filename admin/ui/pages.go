@@ -46,6 +46,10 @@ func (u *ui) now(r *http.Request) (view, error) {
 	return view{Page: "now", Title: "Now", Data: f, Live: true}, err
 }
 
+// listWithin is how long a page looks for the rows of a list. After that it shows what it has,
+// with a link to look on: a filter may select few of very many.
+const listWithin = 50 * time.Millisecond
+
 // list is one page of rows, with the way to the next.
 type list[T any] struct {
 	admin.Page[T]
@@ -68,6 +72,7 @@ func lists[T any](u *ui, r *http.Request, path string, params ...string) (l list
 			l.Query.Set(p, v)
 		}
 	}
+	r = r.WithContext(admin.Hurried(r.Context(), time.Now().Add(listWithin)))
 	if err = u.get(r, path, asked, &l.Page); err == nil && l.Next != "" {
 		more := url.Values{"after": {l.Next}}
 		for p := range l.Query {
@@ -153,7 +158,7 @@ func (u *ui) topic(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	t.Timeline = newTimeline(t.Notifications.Items, t.Gaps, slowestOf(t.URL, f.Now), t.LastUntil)
+	t.Timeline = newTimeline(t.Notifications.Items, t.Gaps, slowestOf(t.URL, f.Now), t.Head.Seq)
 	return view{Page: "topic", Title: "Topic", Data: t}, nil
 }
 

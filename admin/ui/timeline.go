@@ -30,9 +30,10 @@ type bar struct {
 // leastBar is how wide a bar is at least, so that it can be seen.
 const leastBar = 2
 
-// newTimeline draws notifications and gaps, and where the slowest subscription is; head is
-// the end of the topic. Without any times there is nothing to draw.
-func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Laggard, head time.Time) timeline {
+// newTimeline draws notifications and gaps, and where the slowest subscription is: after the
+// latest notification that it got. Head is the number of the topic's last one. Without any
+// times there is nothing to draw.
+func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Laggard, head uint64) timeline {
 	t := timeline{Width: timelineWidth, Height: timelineHeight}
 	for _, n := range list {
 		if !n.From.IsZero() {
@@ -58,13 +59,18 @@ func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Lag
 			class = "rewind"
 		}
 		if g.Until.After(t.Begin) && !g.From.IsZero() {
-			t.draw(g.From, g.Until, class, "gap, "+g.Reason)
+			t.draw(g.From, g.Until, class, "gap: "+reason(g.Reason))
 		}
 	}
-	if slowest != nil && !head.IsZero() && slowest.Lag.Notifications > 0 {
-		at := head.Add(-time.Duration(slowest.Lag.Seconds * float64(time.Second)))
+	if slowest != nil && 0 < slowest.Lag.Notifications && slowest.Lag.Notifications <= head {
 		t.Says = callback(slowest.Callback) + " is the furthest behind: by " + count(slowest.Lag.Notifications, "notification", "notifications") + ", " + seconds(slowest.Lag.Seconds) + "."
-		if !at.Before(t.Begin) && !at.After(t.End) {
+		at, got := t.Begin, head-slowest.Lag.Notifications
+		for _, n := range list {
+			if n.Seq <= got && !n.Until.IsZero() {
+				at = n.Until
+			}
+		}
+		if len(list) > 0 && got < list[len(list)-1].Seq { // otherwise it is on a later page
 			t.draw(at, at, "slowest", t.Says)
 		}
 	}

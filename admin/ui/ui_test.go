@@ -63,10 +63,10 @@ func FuzzDocument(f *testing.F) {
 // subscription is; all of it within the drawing.
 func TestTimeline(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
-	list := []admin.Notification{{From: at(0), Until: at(10)}, {From: at(20), Until: at(30)}, {From: at(40), Until: at(100)}}
+	list := []admin.Notification{{Seq: 1, From: at(0), Until: at(10)}, {Seq: 2, From: at(20), Until: at(25)}, {Seq: 3, From: at(40), Until: at(100)}}
 	gaps := []admin.Gap{{From: at(10), Until: at(20), Reason: journal.GapSource}, {From: at(30), Until: at(40), Reason: journal.GapRolledBack}, {Until: at(5)}}
 	slow := &admin.Laggard{Callback: "https://s.example/cb?token=secret", Lag: admin.Lag{Notifications: 2, Seconds: 75 * 60}}
-	tl := newTimeline(list, gaps, slow, at(100))
+	tl := newTimeline(list, gaps, slow, 4)
 	classes := ""
 	for _, b := range tl.Bars {
 		classes += b.Class + " "
@@ -80,11 +80,14 @@ func TestTimeline(t *testing.T) {
 	if tl.Says != "s.example/cb is the furthest behind: by 2 notifications, 1h15m." {
 		t.Error(tl.Says)
 	}
-	slow.Lag.Seconds = 1e6
-	if tl = newTimeline(list, nil, slow, at(100)); len(tl.Bars) != 3 || tl.Says == "" {
-		t.Errorf("one that is before the drawing: %+v", tl.Bars)
+	slow.Lag.Notifications = 4 // all of them: it never got one
+	if tl = newTimeline(list, nil, slow, 4); len(tl.Bars) != 4 || tl.Bars[3].X != 0 {
+		t.Errorf("one that got nothing: %+v", tl.Bars)
 	}
-	if tl = newTimeline([]admin.Notification{{ReceivedAt: at(1)}}, nil, nil, at(1)); len(tl.Bars) != 0 {
+	if tl = newTimeline(list, nil, slow, 9); len(tl.Bars) != 3 || tl.Says == "" {
+		t.Errorf("one that is after the drawing: %+v", tl.Bars)
+	}
+	if tl = newTimeline([]admin.Notification{{ReceivedAt: at(1)}}, nil, nil, 1); len(tl.Bars) != 0 {
 		t.Errorf("of what has no interval: %+v", tl.Bars)
 	}
 }

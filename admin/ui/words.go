@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // words are the functions that templates use.
 var words = template.FuncMap{
 	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
-	"count": count, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
+	"count": count, "number": number, "reason": reason, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
 	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },
 	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "short": short, "sentence": sentence, "topicID": topicID, "percent": percent, "plain": plain,
 }
@@ -57,10 +58,41 @@ func plain(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // count is a whole number of any type with what it counts.
 func count(n any, one, many string) string {
-	if text := fmt.Sprint(n); text != "1" {
+	if text := number(n); text != "1" {
 		return text + " " + many
 	}
 	return "1 " + one
+}
+
+// number is a whole number of any type.
+func number(n any) string {
+	v, err := strconv.ParseInt(fmt.Sprint(n), 10, 64)
+	if err != nil { // there is none that large
+		return fmt.Sprint(n)
+	}
+	return quantity.NumberText(v)
+}
+
+// reasons are the reasons of gaps in words.
+var reasons = map[string]string{
+	journal.GapRetention:   "too old to be kept, before it was delivered",
+	journal.GapGaveUp:      "given up on",
+	journal.GapGone:        "the callback answered 410",
+	journal.GapUnsubscribe: "unsubscribed",
+	journal.GapExpired:     "the lease ran out",
+	journal.GapRemoved:     "ended by the operator",
+	journal.GapSource:      "left out by the Source",
+	journal.GapReset:       "the operator reset the topic",
+	journal.GapRolledBack:  "lost by the store",
+	journal.GapDamaged:     "the stored notification is damaged",
+}
+
+// reason is the reason of a gap, in words and as the API has it.
+func reason(r string) string {
+	if text := reasons[r]; text != "" {
+		return text + " (" + r + ")"
+	}
+	return r
 }
 
 // percent is the part that n is of the whole.

@@ -157,10 +157,22 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.must(chromedp.Do(ctx, steps...))
 }
 
-// visit goes to a page and waits until it is there. A page with an error is a page.
+// visit goes to a page and waits until it is there, and until its script looks on no more. A
+// page with an error is a page.
 func (b *tab) visit(url string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
+	for deadline := time.Now().Add(patience); b.script; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		looks, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState !== "complete" || !!document.querySelector("a[data-on]")`))
+		cancel()
+		if err == nil && !looks { // an error: the page is just leaving
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s still looks on after %v: %v", url, patience, err)
+		}
+	}
 }
 
 // ask evaluates an expression in the tab, which works with and without scripts of the page.
@@ -189,10 +201,18 @@ func (b *tab) dark(dark bool) {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// text is what a person reads on the page.
+// text is what a person reads on the page who unfolds everything.
 func (b *tab) text() string {
 	b.t.Helper()
+	defer b.unfold()()
 	return ask[string](b, "document.body.innerText")
+}
+
+// unfold shows what is folded, and returns what folds it again.
+func (b *tab) unfold() (fold func()) {
+	b.t.Helper()
+	ask[any](b, `globalThis.folded = [...document.querySelectorAll("details:not([open])")], folded.forEach((d) => d.open = true), null`)
+	return func() { b.t.Helper(); ask[any](b, `folded.forEach((d) => d.open = false), null`) }
 }
 
 // maxHeight bounds the height of a picture, in pixels.

@@ -37,10 +37,24 @@ type hub struct {
 // start runs a hub with the settings of --dev and these, and waits until it is ready.
 func start(t *testing.T, args ...string) *hub {
 	t.Helper()
+	h := newHub(t, args...)
+	h.run()
+	h.ready()
+	return h
+}
+
+// newHub is a hub that does not run yet.
+func newHub(t *testing.T, args ...string) *hub {
+	t.Helper()
 	listen, admin := ports.Addr(), ports.Addr()
 	h := &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), public: "http://" + listen + "/", admin: "http://" + admin + "/"}
 	h.args = append([]string{"serve", "--dev", "--listen", listen, "--public-url", h.public, "--admin-listen", admin, "--data-dir", h.dir, "--log-format", "json", "--topic-check=off"}, args...)
-	h.run()
+	return h
+}
+
+// ready waits until the hub is.
+func (h *hub) ready() {
+	h.t.Helper()
 	h.await(func() error {
 		status, body := h.get("readyz")
 		if status != http.StatusOK {
@@ -48,7 +62,6 @@ func start(t *testing.T, args ...string) *hub {
 		}
 		return nil
 	})
-	return h
 }
 
 func (h *hub) run() {

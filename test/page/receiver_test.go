@@ -13,7 +13,8 @@ import (
 )
 
 // receivers is a server for callbacks. The first part of a path says how a delivery is
-// answered; every request for verification is confirmed.
+// answered; every request for verification is confirmed. A GET of /page/... is answered with
+// a page that wants to run, with a word of 1 MiB.
 //
 //	/ok/...       204
 //	/500/...      500 with a body
@@ -44,6 +45,11 @@ func receive(t *testing.T, ip string) *receivers {
 }
 
 func (r *receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method == http.MethodGet && strings.HasPrefix(req.URL.Path, "/page/") {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, strings.Join(hostile, "\n")+strings.Repeat("w", 1<<20))
+		return
+	}
 	if req.Method == http.MethodGet {
 		_, _ = io.WriteString(w, req.URL.Query().Get("hub.challenge"))
 		return

@@ -46,7 +46,7 @@ func TestEmpty(t *testing.T) {
 		state: "empty", h: start(t, "--node-id=hub-1"), begin: []string{"nothing", "find?q=a+b", "login", "subscriptions?state=ended", "subscriptions/all?do=pause"},
 		status: map[string]int{"nothing": http.StatusNotFound, "find?q": http.StatusNotFound},
 		says: map[string][]string{
-			"now": {"The hub is ready", "No loss is in sight.", "Nothing fails."}, "subscriptions": {"There is none."}, "topics": {"There is none."},
+			"now": {"The hub is ready, and there are no subscriptions yet.", "No loss is in sight.", "Nothing fails."}, "subscriptions": {"There is none."}, "topics": {"There is none."},
 			"refusals": {"Nothing was refused."}, "publishers": {"without a credential"}, "settings": {"--public-url"}, "hub": {"Hubs on the store"},
 			"nothing": {"There is no page at /ui/nothing."}, "find?q": {"Nothing was found."}, "subscriptions/all?do": {"There is nothing to do."},
 		},
@@ -138,8 +138,10 @@ func TestGaps(t *testing.T) {
 		}
 		return fmt.Errorf("the indexer has lost nothing yet")
 	})
-	h.counted()
-	allPages(t, h, "gaps", map[string][]string{"topics/ID": {"gap", "source"}, "subscriptions/ID": {"gave_up"}, "topics": {"2"}}, "subscriptions/"+loser)
+	h.now("given up. Each is a gap")
+	allPages(t, h, "gaps", map[string][]string{
+		"now": {"In the last hour", "given up. Each is a gap"}, "topics/ID": {"gap", "left out by the Source (source)"}, "subscriptions/ID": {"given up on (gave_up)"}, "topics": {"2"},
+	}, "subscriptions/"+loser)
 }
 
 // A hub whose Redis lost what was written last.
@@ -173,7 +175,7 @@ func TestRolledBack(t *testing.T) {
 	}
 	h.delivered(s.topic, 9)
 	h.counted()
-	allPages(t, h, "rolled back", map[string][]string{"now": {"lost"}, "topics/ID": {"lost by the store", "rolled_back"}, "subscriptions/ID": {"rolled_back"}, "refusals": {"library.example.org"}})
+	allPages(t, h, "rolled back", map[string][]string{"now": {"Redis lost notifications that it had acknowledged"}, "topics/ID": {"lost by the store", "lost by the store (rolled_back)"}, "subscriptions/ID": {"lost by the store (rolled_back)"}, "refusals": {"library.example.org"}})
 }
 
 // A hub whose disk is nearly full, and then full.
@@ -200,7 +202,7 @@ func TestDisk(t *testing.T) {
 	s.try("https://library.example.org/articles/2")
 	h.now("not ready")
 	h.counted()
-	allPages(t, h, "disk full", map[string][]string{"now": {"not ready", "it stores nothing new"}, "refusals": {"publish"}})
+	allPages(t, h, "disk full", map[string][]string{"now": {"not ready", "the store is full", "publishers and subscribers get 503"}, "refusals": {"publish"}})
 }
 
 // answersWithin is how long a page may take while Redis does not answer.
@@ -228,7 +230,7 @@ func TestRedisAway(t *testing.T) {
 				state: name, h: h, within: answersWithin, begin: []string{"subscriptions/" + id, "subscriptions?state=failing"},
 				status: map[string]int{"subscriptions": 503, "subscriptions/ID": 503, "subscriptions?state": 503, "topics": 503, "refusals": 503},
 				says: map[string][]string{
-					"now": {"not ready", "store"}, "subscriptions": {"The store did not answer"}, "subscriptions/ID": {"The store did not answer"},
+					"now": {"not ready: store", "publishers and subscribers get 503"}, "subscriptions": {"The store did not answer"}, "subscriptions/ID": {"The store did not answer"},
 					"topics": {"The store did not answer"}, "refusals": {"The store did not answer"}, "hub": {"hub-1"}, "publishers": {"without a credential"},
 				},
 			}.do(t)

@@ -19,6 +19,8 @@ import (
 const (
 	// maxPage is how large a page may be, in bytes.
 	maxPage = 300 << 10
+	// anyStatus is for pages whose status a walk does not know.
+	anyStatus = -1
 	// perKind is how many pages of one kind a walk visits.
 	perKind = 2
 )
@@ -36,6 +38,8 @@ type walk struct {
 	status map[string]int
 	// begin are paths that no link leads to.
 	begin []string
+	// each is how many pages of a kind are visited; 0: perKind.
+	each int
 	// login is done in a tab before the walk.
 	login func(*tab)
 	// within bounds the time of each answer; 0: it is only told.
@@ -104,7 +108,7 @@ func (w walk) visitAll(t *testing.T, b *tab, read map[string]string) {
 		}
 		u.Fragment = ""
 		k := kind(u)
-		if u.Host != base.Host || !strings.HasPrefix(u.Path, "/ui/") || seen[u.String()] || visited[k] == perKind {
+		if u.Host != base.Host || !strings.HasPrefix(u.Path, "/ui/") || seen[u.String()] || visited[k] == cmp.Or(w.each, perKind) {
 			continue
 		}
 		seen[u.String()] = true
@@ -132,7 +136,7 @@ func (w walk) time(t *testing.T, kind, address string) {
 	status, body := send(t, http.MethodGet, address, nil, nil)
 	took := time.Since(begin)
 	t.Logf("%-40s %d  %6.1f KB  %6.1f ms", kind, status, float64(len(body))/1024, float64(took.Microseconds())/1000)
-	if want := cmp.Or(w.status[kind], http.StatusOK); status != want || len(body) > maxPage || w.within > 0 && took > w.within {
+	if want := cmp.Or(w.status[kind], http.StatusOK); want != anyStatus && status != want || len(body) > maxPage || w.within > 0 && took > w.within {
 		t.Errorf("%s answers %d with %d bytes after %v, want %d", address, status, len(body), took, want)
 	}
 }
@@ -140,11 +144,7 @@ func (w walk) time(t *testing.T, kind, address string) {
 // judge returns what is wrong with the page in a tab.
 func judge(b *tab) (wrong []string) {
 	b.t.Helper()
-	// What is folded is looked at, too.
-	folded := ask[int](b, `(globalThis.folded = [...document.querySelectorAll("details:not([open])")]).map((d) => d.open = true).length`)
-	if folded > 0 {
-		defer ask[any](b, `folded.forEach((d) => d.open = false), null`)
-	}
+	defer b.unfold()()
 	for _, width := range widths {
 		b.show(width, 900)
 		for _, sentence := range ask[[]string](b, layout) {
@@ -173,7 +173,8 @@ func (w walk) keep(t *testing.T, b *tab, name string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	name = strings.NewReplacer("/", "_", "?", "_by_", "&", "_").Replace(name)
+	name = regexp.MustCompile(`[^a-zA-Z0-9-]+`).ReplaceAllString(name, "_")
+	name = name[max(0, len(name)-80):]
 	for _, width := range widths {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, width)), b.picture(width), 0o600); err != nil {
 			t.Fatal(err)
@@ -183,13 +184,13 @@ func (w walk) keep(t *testing.T, b *tab, name string) {
 
 // layout finds what is wider than the window or than its box.
 const layout = `(() => {
-  const wrong = [], root = document.documentElement, width = root.clientWidth;
+  const wrong = [], root = document.documentElement, width = root.clientWidth, phone = matchMedia("(max-width: 40rem)").matches;
   if (root.scrollWidth > width) wrong.push("the page scrolls sideways: it is " + root.scrollWidth + " px wide");
   const name = (e) => "<" + e.tagName.toLowerCase() + (e.id ? " id=" + e.id : "") + (e.className.length ? " class=" + e.className : "") + "> " + e.textContent.trim().slice(0, 60);
   const scrolls = (e) => e && (["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
   for (const e of document.body.querySelectorAll("*")) {
     const box = e.getBoundingClientRect(), style = getComputedStyle(e);
-    if (!box.width || e.closest(".hidden, .skip, svg, option")) continue;
+    if (!box.width || e.closest(".hidden, .skip, svg, option") || phone && e.closest(".cards thead")) continue;
     if (!scrolls(e.parentElement) && (box.right > width + 1 || box.left < -1)) wrong.push(name(e) + " leaves the window");
     if (style.overflowX === "visible" && style.display !== "inline" && e.clientWidth && e.scrollWidth > e.clientWidth + 1) wrong.push(name(e) + " is " + e.scrollWidth + " px wide in a box of " + e.clientWidth);
   }

@@ -142,6 +142,15 @@ func DurationText(d time.Duration) string {
 	return text
 }
 
+// NumberText writes a whole number for a person: 1,234,567.
+func NumberText[N int | int64 | uint64](n N) string {
+	text := fmt.Sprint(n)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
 // RateText writes a number for a person, with one decimal below 10.
 func RateText(f float64) string {
 	if f > 0 && f < 10 {

@@ -164,6 +164,11 @@ func TestTextsForPeople(t *testing.T) {
 			t.Errorf("%v: %s, want %s", f, got, want)
 		}
 	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 100055: "100,055", 1234567: "1,234,567", -100: "-100", -1000: "-1,000"} {
+		if got := NumberText(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
 	for d, want := range map[time.Duration]string{
 		-time.Hour: "0s", 0: "0s", 499 * time.Millisecond: "0s", time.Minute: "1m", 61 * time.Second: "1m1s", 25 * time.Hour: "1d1h", 24*time.Hour + time.Minute: "1d", 400 * 24 * time.Hour: "400d",
 	} {

@@ -48,15 +48,19 @@ type summary struct {
 // reads what the other hubs shared. So a page about all hubs reads a few summaries and
 // no subscriptions.
 type fleet struct {
-	app   *App
-	log   *zap.Logger
-	rates atomic.Pointer[rates]
+	app *App
+	log *zap.Logger
+	// passed is only for measure.
+	passed hourly
+	rates  atomic.Pointer[rates]
 }
 
-// rates are counts of deliveries at a time, and what they grew by each second until then.
+// rates are counts of deliveries at a time, what they grew by each second until then, and
+// what was passed over in the hour before.
 type rates struct {
 	at                         time.Time
 	delivered, failed          uint64
+	passedOver                 uint64
 	deliveredRate, failureRate float64
 }
 
@@ -80,12 +84,36 @@ func (f *fleet) measure() {
 		return
 	}
 	st := d.Stats()
-	now := &rates{at: time.Now(), delivered: st.Delivered, failed: st.Failed}
+	now := &rates{at: time.Now(), delivered: st.Delivered, failed: st.Failed, passedOver: f.passed.grown(time.Now(), st.PassedOver)}
 	if last := f.rates.Load(); last != nil && now.at.After(last.at) {
 		passed := now.at.Sub(last.at).Seconds()
 		now.deliveredRate, now.failureRate = float64(now.delivered-last.delivered)/passed, float64(now.failed-last.failed)/passed
 	}
 	f.rates.Store(now)
+}
+
+// hourly has what a count was in the last hour, once a minute, the oldest first.
+type hourly []sample
+
+// sample is a count at a time.
+type sample struct {
+	at    time.Time
+	count uint64
+}
+
+// grown adds what a count is now, and returns by how much it grew in the last hour, to the
+// minute. The count began at 0 with the first call.
+func (h *hourly) grown(now time.Time, count uint64) uint64 {
+	switch n := len(*h); {
+	case n == 0:
+		*h = hourly{{at: now}}
+	case now.Sub((*h)[n-1].at) >= time.Minute:
+		*h = append(*h, sample{now, count})
+	}
+	for len(*h) > 1 && now.Sub((*h)[1].at) >= time.Hour {
+		*h = (*h)[1:]
+	}
+	return count - (*h)[0].count
 }
 
 // sumUp describes this hub. It reads nothing from the store but its readiness.
@@ -114,6 +142,7 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 	s.Active, s.Failing, s.Paused, s.LagSeconds = lags.Active, lags.Failing, lags.Paused, lags.Oldest.Seconds()
 	s.Topics, s.Hosts, s.Suspect, s.InFlight = st.Topics, st.Hosts, st.Suspects, st.InFlight
 	if r := f.rates.Load(); r != nil {
+		s.PassedOver = r.passedOver
 		s.DeliveriesPerSecond, s.FailuresPerSecond = r.deliveredRate, r.failureRate
 	}
 	s.Worst, s.Slowest = laggards(lags.Failed[:]), laggards(lags.Slowest[:])

@@ -167,7 +167,7 @@ func TestPages(t *testing.T) {
 		}
 		return ""
 	})
-	if got := p.get("/ui/"); !strings.Contains(got, "The hub is ready, and every subscription gets what it should.") || !strings.Contains(got, "No loss is in sight.") {
+	if got := p.get("/ui/"); !strings.Contains(got, "The hub is ready, and there are no subscriptions yet.") || !strings.Contains(got, "No loss is in sight.") {
 		t.Errorf("an empty hub: %s", got)
 	}
 	p.walk("/ui/")
@@ -211,7 +211,7 @@ func TestPages(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/ui/":                                {"1 subscription fails, of 2; the hub tries again.", "First loss", "is given up on", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
 		"/ui/subscriptions":                   {"Failing the longest", "active", "failing"},
-		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription", "<pre class=\"answer\">&lt;script&gt;no&lt;/script&gt; \ufffd\ufffd[2J</pre>"},
+		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription", "<pre class=\"answer\" tabindex=\"0\">&lt;script&gt;no&lt;/script&gt; \ufffd\ufffd[2J</pre>"},
 		"/ui/topics":                          {"/ui/topics/" + topicID},
 		"/ui/topics/" + topicID:               {"notification 1", "<rect class=\"accepted\"", "Reset the topic", "Refused in the last day", "is the furthest behind: by 1 notification"},
 		"/ui/notifications/" + notificationID: {"delivered to</dt><dd>1", "not delivered yet</dt><dd>1", "Who waits for it", "Who got it", "  &lt;rs:md capability"},
