@@ -26,6 +26,12 @@ const (
 	maxResets = 100
 )
 
+// The events of the log that say who asked for a change, and what came of it.
+const (
+	EventOperatorAction   = "operator_action"
+	EventSubscriberAction = "subscriber_action" // with a link to a subscription
+)
+
 // endNotice is the reason in the denial when the operator ends a subscription.
 const endNotice = "The operator of the hub has ended the subscription."
 
@@ -68,9 +74,13 @@ func (a *Options) logged(action string, do func(r *http.Request) (answer any, wh
 				outcome, log = "failed", a.Log.Warn
 			}
 		}
-		log("the operator asked for a change", zap.String("event", "operator_action"), zap.String("action", action), what,
+		who, message, event := personOf(r.Context()), "the operator asked for a change", EventOperatorAction
+		if who.linked {
+			message, event = "the holder of a link asked for a change", EventSubscriberAction
+		}
+		log(message, zap.String("event", event), zap.String("action", action), what,
 			zap.String("outcome", outcome), zap.Int("status", status), reason,
-			zap.String("who", personOf(r.Context()).name), zap.String("requester", a.requester(r)), requestID(w), zap.Duration("duration", time.Since(began)))
+			zap.String("who", who.name), zap.String("requester", a.requester(r)), requestID(w), zap.Duration("duration", time.Since(began)))
 		return write()
 	}
 }

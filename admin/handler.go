@@ -85,7 +85,7 @@ type Options struct {
 	Refusals func(context.Context) ([]Refused, error)
 	// Publishers returns who may publish, in the order of their names. Nil: there is no such
 	// call.
-	Publishers func(context.Context) []Publisher
+	Publishers func(context.Context) Publishers
 	// Settings returns the settings of the hub, in the order of its help. Nil: there is no
 	// such call.
 	Settings func() []Setting

@@ -188,7 +188,7 @@ func NewSubscriberPage(o Options, hosts []string, page func(api http.Handler) ht
 	})
 	router, browsers := a.router(), browser.NewGuard(hosts...)
 	next := page(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := person{Role: Reader, name: linkHolder}
+		who := person{Role: Reader, name: linkHolder, linked: true}
 		if r.Method == http.MethodPost {
 			who.Role = Operator
 		}

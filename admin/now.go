@@ -83,6 +83,10 @@ type Loss struct {
 	Callback       string `json:"callback"`
 }
 
+// MaxShown is how many bytes of a topic, a callback and a reason Now has of other hubs; longer ones
+// are cut as Cut does.
+const MaxShown = 300
+
 // Laggard is a subscription that fails or is behind.
 type Laggard struct {
 	ID       string `json:"id"`

@@ -57,7 +57,7 @@ var answers = map[string]struct{ takes, gives any }{
 	"GET /api/v1/notifications/{id}/subscriptions": {nil, Page[Receiver]{}},
 	"GET /api/v1/now":                              {nil, Now{}},
 	"GET /api/v1/refusals":                         {nil, Page[Refused]{}},
-	"GET /api/v1/publishers":                       {nil, Page[Publisher]{}},
+	"GET /api/v1/publishers":                       {nil, Publishers{}},
 	"GET /api/v1/settings":                         {nil, Page[Setting]{}},
 	"POST /api/v1/reload":                          {nil, ReloadAnswer{}},
 	"POST /api/v1/backup":                          {nil, "application/jsonl"},
@@ -85,7 +85,7 @@ func whole(t *testing.T) Options {
 	return Options{
 		Topics: &memory{}, Subscriptions: &memory{}, Info: func(context.Context) Info { return Info{Nodes: []Node{{}}} },
 		Fleet: func(context.Context) Now { return Now{} }, Refusals: func(context.Context) ([]Refused, error) { return nil, nil },
-		Publishers: func(context.Context) []Publisher { return nil }, Settings: func() []Setting { return nil },
+		Publishers: func(context.Context) Publishers { return Publishers{} }, Settings: func() []Setting { return nil },
 		Reload: func() []Reloaded { return nil }, Backup: func(context.Context) (*Backup, error) { return nil, ErrBackupRuns },
 	}
 }
@@ -324,7 +324,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		return Now{Hubs: []HubNow{{Journal: &JournalNow{}, Space: &Space{}}}, FirstLoss: &Loss{}, Failing: []Laggard{{}}, Slowest: []Laggard{{}}, Events: []Event{{}}}
 	}
 	o.Refusals = func(context.Context) ([]Refused, error) { return []Refused{{At: noon}}, nil }
-	o.Publishers = func(context.Context) []Publisher { return []Publisher{{Name: "library"}} }
+	o.Publishers = func(context.Context) Publishers { return Publishers{Items: []Publisher{{Name: "library"}}} }
 	o.Settings = func() []Setting { return []Setting{{Name: "listen"}} }
 	url := start(t, o)
 

@@ -18,6 +18,14 @@ type Publisher struct {
 	Use
 }
 
+// Publishers is what GET /api/v1/publishers answers.
+type Publishers struct {
+	Items []Publisher `json:"items"`
+	// HubsError: the counts of other hubs could not be read, or not all of them. The counts
+	// then lack what those hubs saw.
+	HubsError string `json:"hubs_error,omitempty"`
+}
+
 // Use is how often a publisher published, as all hubs on the store counted since they
 // started.
 type Use struct {
@@ -35,7 +43,7 @@ func (u *Use) Add(o Use) {
 }
 
 func (a *api) listPublishers(w http.ResponseWriter, r *http.Request) error {
-	return writeJSON(w, Page[Publisher]{Items: a.Publishers(r.Context())})
+	return writeJSON(w, a.Publishers(r.Context()))
 }
 
 // Setting is one setting of the hub, and where its value comes from.

@@ -138,8 +138,8 @@ func TestReceiversOfANotification(t *testing.T) {
 
 func TestPublishersAndSettings(t *testing.T) {
 	o := Options{
-		Publishers: func(context.Context) []Publisher {
-			return []Publisher{{Name: "library", Token: true, Use: Use{Accepted: 3, LastAt: noon}}}
+		Publishers: func(context.Context) Publishers {
+			return Publishers{Items: []Publisher{{Name: "library", Token: true, Use: Use{Accepted: 3, LastAt: noon}}}}
 		},
 		Settings: func() []Setting { return []Setting{{Name: "listen", Value: ":8080", From: "default", Default: true}} },
 	}

@@ -79,8 +79,9 @@ type person struct {
 	Role
 	// name is that which the proxy gives, if named. Of others it says which token they have,
 	// or that they need none.
-	name  string
-	named bool
+	name   string
+	named  bool
+	linked bool // they have a link to a subscription
 }
 
 // of returns the person of a request. An empty name: no proxy named one.
@@ -92,7 +93,7 @@ func (p *People) of(r *http.Request) (person, *problem) {
 	if name == "" {
 		return person{}, nil
 	}
-	who := person{Operator, Readable([]byte(name[:min(len(name), maxName)])), true}
+	who := person{Role: Operator, name: Readable([]byte(name[:min(len(name), maxName)])), named: true}
 	if p.RoleHeader != "" {
 		who.Role = Role(strings.ToLower(strings.TrimSpace(r.Header.Get(p.RoleHeader))))
 	}

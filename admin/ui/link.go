@@ -62,6 +62,8 @@ func plainly(err error) error {
 		return err
 	case no.Status == http.StatusNotFound:
 		return &refused{Status: no.Status, Detail: "The subscription of this link ended more than 7 days ago, and the hub has forgotten it. Subscribe again to get notifications."}
+	case no.Status == http.StatusConflict:
+		return &refused{Status: no.Status, Detail: "Nothing was done: the subscription is paused or has ended."}
 	case no.Status >= http.StatusInternalServerError:
 		return away
 	}
@@ -96,6 +98,15 @@ func (l *linked) act(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
+// impossible says why an action does nothing to a subscription in a state. One that is pending can
+// be retried, and one that is paused replayed.
+var impossible = map[[2]string]string{
+	{"replay", "pending"}: "Nothing was done: the hub has yet to ask the callback whether it wants the topic.",
+	{"retry", "paused"}:   "Nothing was done: the operator of the hub has paused the subscription. Ask the operator to resume it.",
+	{"retry", "ended"}:    "Nothing was done: the subscription has ended, or its lease ran out. Subscribe again to get notifications.",
+	{"replay", "ended"}:   "Nothing was done: the subscription has ended, or its lease ran out. Subscribe again to get notifications.",
+}
+
 func (l *linked) change(w http.ResponseWriter, r *http.Request, action string) error {
 	id, _, err := l.opened(r)
 	if err != nil {
@@ -112,6 +123,14 @@ func (l *linked) change(w http.ResponseWriter, r *http.Request, action string) e
 		body = admin.ReplayRequest{Since: since}
 	default:
 		return &refused{Status: http.StatusBadRequest, Detail: "There is no such form."}
+	}
+	// What will be refused takes no turn.
+	var s admin.Subscription
+	if err := l.ui.get(r, apiPath+"subscriptions/"+id.String(), nil, &s); err != nil {
+		return plainly(err)
+	}
+	if no := impossible[[2]string{action, s.State}]; no != "" {
+		return &refused{Status: http.StatusConflict, Detail: no}
 	}
 	wait, err := l.links.Take(r.Context(), id, action)
 	if err != nil {

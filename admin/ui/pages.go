@@ -252,7 +252,7 @@ func (u *ui) refusals(r *http.Request) (view, error) {
 }
 
 func (u *ui) publishers(r *http.Request) (view, error) {
-	var p admin.Page[admin.Publisher]
+	var p admin.Publishers
 	err := u.get(r, apiPath+"publishers", nil, &p)
 	return view{Page: "publishers", Title: "Publishers", Data: p}, err
 }
@@ -268,7 +268,7 @@ func (u *ui) settings(r *http.Request) (view, error) {
 func slowestOf(topic string, now admin.Now) *admin.Laggard {
 	var slowest *admin.Laggard
 	for _, l := range slices.Concat(now.Failing, now.Slowest) {
-		if l.Topic == topic && (slowest == nil || l.Lag.Seconds > slowest.Lag.Seconds) {
+		if (l.Topic == topic || l.Topic == admin.Cut(topic, admin.MaxShown)) && (slowest == nil || l.Lag.Seconds > slowest.Lag.Seconds) {
 			slowest = &l
 		}
 	}

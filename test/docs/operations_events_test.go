@@ -15,10 +15,13 @@ var levelsOf = map[string]string{
 	"publish": byFault, "subscribe": byFault, "unsubscribe": byFault, "ping": byFault, "fetch": byFault, "post": byFault,
 	"http_error":       "info",
 	"delivery_attempt": "debug when it succeeds at first, else info",
-	"operator_action":  "info, warn when it failed",
+	"operator_action":  byFailure, "subscriber_action": byFailure,
 }
 
-const byFault = "info, warn when the hub is at fault"
+const (
+	byFault   = "info, warn when the hub is at fault"
+	byFailure = "info, warn when it failed"
+)
 
 // logged is an event: the levels that it is logged at, and the packages.
 type logged struct{ levels, from []string }

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +26,9 @@ const (
 	// store keeps that for the other hubs.
 	summaryEvery = 5 * time.Second
 	summaryLife  = time.Minute
-	// maxSummary bounds a summary in the store, in bytes.
-	maxSummary = 32 << 10
+	// maxSummary bounds a summary in the store, in bytes, and maxEvent the text of each event
+	// in it.
+	maxSummary, maxEvent = 32 << 10, 1000
 	// summaryTimeout bounds each exchange with the store about summaries.
 	summaryTimeout = 2 * time.Second
 	// worstOfAll is how many failing subscriptions, slow ones and events all hubs
@@ -42,6 +45,8 @@ type summary struct {
 	Events    []admin.Event   `json:"events"`
 	// Uses are what the publishers did, by their names; empty: without a credential.
 	Uses map[string]admin.Use `json:"uses,omitempty"`
+	// UsesLeftOut is how many publishers Uses had no room for.
+	UsesLeftOut int `json:"uses_left_out,omitempty"`
 }
 
 // fleet sums up how this hub is every few seconds, shares that through the store, and
@@ -200,28 +205,105 @@ func laggards(list []delivery.Laggard) []admin.Laggard {
 	return out
 }
 
-// share stores the summary of this hub where the other hubs read it. If it is too long,
-// its lists are cut.
+// share stores the summary of this hub where the other hubs read it.
 func (f *fleet) share(ctx context.Context) error {
 	if f.app.backend.board == nil {
 		return nil
 	}
-	for cut := *f.sumUp(ctx); ; {
-		text, err := json.Marshal(cut)
+	s := f.sumUp(ctx)
+	text, err := s.fit()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	return f.app.backend.board.Post(ctx, s.Run, text, summaryLife)
+}
+
+// fit returns the summary as JSON of at most maxSummary bytes. Strangers choose topics and
+// callbacks, so it shortens the texts, and then cuts the longest list until all fit: what is
+// long of one kind leaves the others alone.
+func (s *summary) fit() ([]byte, error) {
+	cut := *s
+	cut.NotReady = slices.Clone(s.NotReady)
+	for i, why := range cut.NotReady {
+		cut.NotReady[i] = admin.Cut(why, admin.MaxShown)
+	}
+	if s.FirstLoss != nil {
+		loss := *s.FirstLoss
+		loss.Topic, loss.Callback = admin.Cut(loss.Topic, admin.MaxShown), admin.Cut(loss.Callback, admin.MaxShown)
+		cut.FirstLoss = &loss
+	}
+	cut.Events = slices.Clone(s.Events)
+	for i := range cut.Events {
+		cut.Events[i].Text = admin.Cut(cut.Events[i].Text, maxEvent)
+	}
+	cut.Worst, cut.Slowest = shortened(s.Worst), shortened(s.Slowest)
+	for {
+		text, err := encode(cut)
+		if err != nil || len(text) <= maxSummary {
+			return text, err
+		}
+		if err := cut.cutLongest(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func shortened(list []admin.Laggard) []admin.Laggard {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Topic, list[i].Callback = admin.Cut(list[i].Topic, admin.MaxShown), admin.Cut(list[i].Callback, admin.MaxShown)
+	}
+	return list
+}
+
+// cutLongest drops the less telling half of the list that takes the most bytes.
+func (s *summary) cutLongest() error {
+	lists := []struct {
+		list any
+		cut  func()
+	}{
+		{s.Worst, func() { s.Worst = s.Worst[:len(s.Worst)/2] }},
+		{s.Slowest, func() { s.Slowest = s.Slowest[:len(s.Slowest)/2] }},
+		{s.Events, func() { s.Events = s.Events[(len(s.Events)+1)/2:] }},
+		{s.NotReady, func() { s.NotReady = s.NotReady[:len(s.NotReady)/2] }},
+		{s.Uses, s.cutUses},
+	}
+	longest, most := 0, 0
+	for i, l := range lists {
+		text, err := encode(l.list)
 		if err != nil {
 			return err
 		}
-		if len(text) <= maxSummary {
-			ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
-			defer cancel()
-			return f.app.backend.board.Post(ctx, cut.Run, text, summaryLife)
+		if len(text) > most {
+			longest, most = i, len(text)
 		}
-		if cut.Uses != nil && len(cut.Events) == 0 {
-			cut.Uses = nil
-			continue
-		}
-		cut.Worst, cut.Slowest, cut.Events = cut.Worst[:len(cut.Worst)/2], cut.Slowest[:len(cut.Slowest)/2], cut.Events[len(cut.Events)-len(cut.Events)/2:]
 	}
+	if most <= len("null\n") {
+		return fmt.Errorf("the summary of this hub has over %d bytes even without its lists", maxSummary)
+	}
+	lists[longest].cut()
+	return nil
+}
+
+// cutUses keeps the uses of those who published last.
+func (s *summary) cutUses() {
+	names := slices.SortedFunc(maps.Keys(s.Uses), func(a, b string) int { return s.Uses[b].LastAt.Compare(s.Uses[a].LastAt) })
+	kept := make(map[string]admin.Use, len(names)/2)
+	for _, name := range names[:len(names)/2] {
+		kept[name] = s.Uses[name]
+	}
+	s.Uses, s.UsesLeftOut = kept, s.UsesLeftOut+len(names)-len(kept)
+}
+
+// encode is json.Marshal without its care for HTML, which makes six bytes of each "&".
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return text.Bytes(), err
 }
 
 // now answers GET /api/v1/now.
@@ -278,16 +360,28 @@ func (f *fleet) others(ctx context.Context) (all []summary, err error) {
 }
 
 // publishers answers GET /api/v1/publishers.
-func (f *fleet) publishers(ctx context.Context) []admin.Publisher {
-	list := f.app.publishers.list()
-	all, _ := f.others(ctx) // without the others, the counts are those of this hub
+func (f *fleet) publishers(ctx context.Context) admin.Publishers {
+	list, own := f.app.publishers.list(), f.app.publishes.list()
+	all, err := f.others(ctx)
 	for i, p := range list {
-		list[i].Use = f.app.publishes.list()[p.Name]
+		list[i].Use = own[p.Name]
 		for _, s := range all {
 			list[i].Add(s.Uses[p.Name])
 		}
 	}
-	return list
+	var missing []string
+	if err != nil {
+		missing = append(missing, err.Error())
+	}
+	for _, s := range all {
+		switch {
+		case s.AsOf.IsZero():
+			missing = append(missing, fmt.Sprintf("hub %s does not say what it counted", s.ID))
+		case s.UsesLeftOut > 0:
+			missing = append(missing, fmt.Sprintf("hub %s has no room for the counts of %d publishers", s.ID, s.UsesLeftOut))
+		}
+	}
+	return admin.Publishers{Items: list, HubsError: strings.Join(missing, "; ")}
 }
 
 // self is this hub as the API has it.

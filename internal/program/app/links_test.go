@@ -30,7 +30,7 @@ func startLinked(t *testing.T, args ...string) *linkedHub {
 	t.Helper()
 	a := newApp(t, append([]string{"--subscriber-pages", "--topic-check=off", "--retry-first=1h", "--retry-max=2h", "--publish-auth=open", "--log-level=debug"}, args...)...)
 	core, logs := observer.New(zap.DebugLevel)
-	a.log = zap.New(core)
+	a.log = zap.New(recording{core, &a.recent})
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +188,15 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 		t.Errorf("the stylesheet: %d", code)
 	}
 
+	// What is refused takes no turn, and the sentence is for a subscriber.
+	one.api(t, http.MethodPost, id+"/pause", nil)
+	for range 3 {
+		visit(t, links[0], url.Values{"action": {"retry"}}, http.StatusConflict, "Nothing was done", "Ask the operator to resume it")
+	}
+	if _, body := get(t, links[0]); strings.Contains(body, `value="retry"`) || !strings.Contains(body, `value="replay"`) {
+		t.Errorf("the page of a paused subscription:\n%s", body)
+	}
+	one.api(t, http.MethodPost, id+"/resume", nil)
 	if to := visit(t, links[0], url.Values{"action": {"retry"}}, http.StatusSeeOther); to != "?done=retry" {
 		t.Errorf("it leads to %q", to)
 	}
@@ -237,7 +246,15 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 		return ""
 	})
 	visit(t, at(two, third.URL), nil, http.StatusOK, "It has ended", "Subscribe again")
+	for _, action := range []string{"retry", "replay", "replay"} {
+		visit(t, at(two, third.URL), url.Values{"action": {action}, "since": {"2026-01-01T00:00"}}, http.StatusConflict, "Nothing was done", "Subscribe again")
+	}
 
+	for _, e := range one.fleet.now(t.Context()).Events {
+		if strings.Contains(e.Text, "action retry") || strings.Contains(e.Text, "action replay") || e.Name == admin.EventOperatorAction && !strings.Contains(e.Text, "; who local") {
+			t.Errorf("among what the operator's page lists: %+v", e)
+		}
+	}
 	all := fmt.Sprint(one.fleet.now(t.Context()))
 	_, figures := get(t, "http://"+one.AdminAddr()+"/metrics")
 	all += figures
@@ -251,7 +268,7 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 			t.Error("a token is in a log")
 		}
 	}
-	if !strings.Contains(all, "holder of a link") || !strings.Contains(all, "action:link") || !strings.Contains(all, "action:unlink") {
+	if !strings.Contains(all, "event:subscriber_action") || !strings.Contains(all, "action:link") || !strings.Contains(all, "action:unlink") {
 		t.Errorf("what was done is not in the log:\n%s", all)
 	}
 }

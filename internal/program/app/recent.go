@@ -25,7 +25,7 @@ var shownEvents = []string{
 	"listening", "delivery_started", "stopping", "part_failed", "handler_panic", "few_open_files",
 	cluster.EventTaken, cluster.EventYielded, cluster.EventKept, cluster.EventLost, cluster.EventTakeFailed, cluster.EventNodes,
 	cluster.EventClusterFailed, cluster.EventClusterRecovered, "hub_urls_differ",
-	"operator_action", "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
+	admin.EventOperatorAction, "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
 	"store_refused", "store_accepted", "partition_emptied", "tail_lost", "subscriptions_lost", "rolled_back",
 	"notification_damaged", "retention_failed", "sweep_failed", "clock_stepped", "clock_settled",
 }
@@ -84,7 +84,7 @@ func (c recording) Write(e zapcore.Entry, fields []zapcore.Field) error {
 }
 
 // detailFields are the fields of a line that the text of an event repeats.
-var detailFields = []string{"action", "topic", "subscription_id", "outcome", "reason", "requester", "shards", "nodes", "file", "error"}
+var detailFields = []string{"action", "who", "topic", "subscription_id", "outcome", "reason", "requester", "shards", "nodes", "file", "error"}
 
 // textOf is the message of a line with its telling fields.
 func textOf(message string, fields []zapcore.Field) string {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -175,6 +176,19 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	}
 	if now := hubs[0].fleet.now(t.Context()); len(now.Hubs) != 2 || now.Hubs[1].ID != "n1" {
 		t.Errorf("%+v", now.Hubs)
+	}
+	if p := hubs[0].fleet.publishers(t.Context()); !strings.Contains(p.HubsError, "hub n1 does not say") {
+		t.Errorf("%+v", p)
+	}
+
+	// Counts that are too low say so.
+	if p := hubs[1].fleet.publishers(t.Context()); p.HubsError != "" || len(p.Items) == 0 || p.Items[0].Accepted != 2 {
+		t.Errorf("%+v", p)
+	}
+	away, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p := hubs[1].fleet.publishers(away); p.HubsError == "" || len(p.Items) == 0 || p.Items[0].Accepted != 1 {
+		t.Errorf("the store does not answer: %+v", p)
 	}
 
 	// An operator's change through a hub that does not own the shard.
