@@ -27,7 +27,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	root := cli.Root("rshub", "A WebSub hub for ResourceSync change notifications", version,
 		serveCommand(environ, version),
 		cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
-		demoCommand(version),
+		demoCommand(version), healthCommand(environ),
 		cli.Backup(env), restoreCommand(environ), exportCommand(environ, version), importCommand(environ), checkCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
 		cli.Group("config", "Show the settings of a hub", configShowCommand(environ)),

@@ -101,3 +101,17 @@ func showJSON(w io.Writer, origins config.Origins, effective bool) error {
 	}
 	return nil
 }
+
+// healthCommand asks the hub that has these settings.
+func healthCommand(environ []string) *cobra.Command {
+	cmd := cli.HealthOf("rshub", func(cmd *cobra.Command) (string, bool, error) {
+		cfg, err := config.ResolveStore(cmd.Flags(), environ)
+		if err != nil {
+			return "", false, wrongSettings(err)
+		}
+		return cfg.AdminListen, cfg.AdminTLSCert != "", nil
+	})
+	cmd.Example = "  rshub health --config /etc/rshub/rshub.yaml && echo ready"
+	config.AddFlags(cmd.Flags(), "config", "admin-listen", "admin-tls-cert")
+	return cmd
+}

@@ -20,7 +20,7 @@ func main() {
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := cli.Root("rspub", "A ResourceSync Source from a folder", cli.BuildVersion(version),
-		serveCommand(), publishCommand(), buildCommand(), checkCommand(), //nolint:contextcheck // what opens a state asks nobody
+		serveCommand(), publishCommand(), buildCommand(), checkCommand(), cli.Health("rspub"), //nolint:contextcheck // what opens a state asks nobody
 	)
 	root.Long = `rspub publishes a folder with ResourceSync: others can copy it, and keep the copy
 in step, by themselves or told by a hub.

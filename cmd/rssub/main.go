@@ -20,7 +20,7 @@ func main() {
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := cli.Root("rssub", "A ResourceSync Destination: copies that can prove they are in sync", cli.BuildVersion(version),
-		syncCommand(), followCommand(), auditCommand(), listenCommand(), statusCommand(), //nolint:contextcheck // cobra gives them ctx
+		syncCommand(), followCommand(), auditCommand(), listenCommand(), statusCommand(), cli.Health("rssub"), //nolint:contextcheck // cobra gives them ctx
 	)
 	root.Long = `rssub keeps a copy of a ResourceSync Source: once (sync), or all the time, told by
 the Source's hub (follow). It can prove that the copy is in sync (audit), and hand

@@ -125,7 +125,7 @@ func TestOperationsNamesCommands(t *testing.T) {
 	found := 0
 	for _, m := range regexp.MustCompile("`rshub ([^`]+)`").FindAllStringSubmatch(readDoc(t, operationsDoc), -1) {
 		args := strings.Fields(m[1])
-		if slices.Contains([]string{"serve", "config", "token", "export", "import", "restore", "check"}, args[0]) {
+		if slices.Contains([]string{"serve", "config", "token", "export", "import", "restore", "check", "health"}, args[0]) {
 			continue // of package main
 		}
 		found++
