@@ -139,7 +139,7 @@ func TestGoneIsRememberedUntilStored_HUB47(t *testing.T) {
 	})
 }
 
-// A 410 right after a re-anchoring, which is stored with it, ends the subscription:
+// A 410 right after a move back after a lost tail, which is stored with it, ends the subscription:
 // the generation is another, the lease is not (invariant 5).
 func TestGoneAfterARollback_Invariant5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // Nudge, Attempt and Nonce, and the greater one wins with all its fields.
 type Cursor struct {
 	// Generation grows (MintGeneration) with a new verified subscription, a verified renewal
-	// with another secret, a replay or a re-anchoring, and with nothing else. It lets the
+	// with another secret, a replay, or a move back after a lost tail, and with nothing else. It lets the
 	// position go back.
 	Generation uint64
 	// Anchor is the last entry that was delivered or passed over.
