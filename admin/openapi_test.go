@@ -56,7 +56,7 @@ var answers = map[string]struct{ takes, gives any }{
 	"GET /api/v1/notifications/{id}/document":      {nil, "*/*"},
 	"GET /api/v1/notifications/{id}/subscriptions": {nil, Page[Receiver]{}},
 	"GET /api/v1/now":                              {nil, Now{}},
-	"GET /api/v1/refusals":                         {nil, Page[Refused]{}},
+	"GET /api/v1/refusals":                         {nil, RefusedPage{}},
 	"GET /api/v1/publishers":                       {nil, Publishers{}},
 	"GET /api/v1/settings":                         {nil, Page[Setting]{}},
 	"POST /api/v1/reload":                          {nil, ReloadAnswer{}},

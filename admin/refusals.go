@@ -29,6 +29,19 @@ type Refused struct {
 	// LeftOut is how many of the same kind and requester were refused before it and are not
 	// in the list.
 	LeftOut int `json:"left_out,omitempty"`
+	// LeftOutOfAll is how many of any kind and requester the hub left out since the one before it
+	// that is in the list; of the latest, also those since.
+	LeftOutOfAll int `json:"left_out_of_all,omitempty"`
+}
+
+// RefusedPage is what GET /api/v1/refusals answers.
+type RefusedPage struct {
+	Page[Refused]
+	// Kept is how many refusals are kept of the last day, whatever the page and its filters show;
+	// the first is of Since. LeftOut is how many are not kept of that time.
+	Kept    int       `json:"kept"`
+	Since   time.Time `json:"since,omitzero"`
+	LeftOut int       `json:"left_out"`
 }
 
 // listRefusals answers with the latest refusals first. The mark of a page is the time of its
@@ -49,7 +62,10 @@ func (a *api) listRefusals(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := Page[Refused]{Items: []Refused{}}
+	page := RefusedPage{Page: Page[Refused]{Items: []Refused{}}, Kept: len(all)}
+	for _, f := range all {
+		page.Since, page.LeftOut = f.At, page.LeftOut+f.LeftOutOfAll
+	}
 	var last int64
 	for _, f := range all {
 		at := f.At.UnixNano()

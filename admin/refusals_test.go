@@ -24,7 +24,7 @@ func TestRefusalsAreListed(t *testing.T) {
 			if same {
 				at = noon
 			}
-			all = append(all, Refused{At: at, Kind: kind, Topic: fmt.Sprint("https://example.org/", n%3), Detail: fmt.Sprint(n)})
+			all = append(all, Refused{At: at, Kind: kind, Topic: fmt.Sprint("https://example.org/", n%3), Detail: fmt.Sprint(n), LeftOutOfAll: n})
 		}
 		return all, fail
 	}}
@@ -34,18 +34,22 @@ func TestRefusalsAreListed(t *testing.T) {
 	} {
 		resp, body := send(t, http.MethodGet, base+"/api/v1/refusals"+query)
 		got := ""
-		for _, r := range decodeBody[Page[Refused]](t, body).Items {
+		for _, r := range decodeBody[RefusedPage](t, body).Items {
 			got += r.Detail
 		}
 		if resp.status != 200 || got != want {
 			t.Errorf("%s: %d, %q, want %q", query, resp.status, got, want)
 		}
 	}
+	_, body := send(t, http.MethodGet, base+"/api/v1/refusals?limit=1&kind=publish")
+	if page := decodeBody[RefusedPage](t, body); page.Kept != 7 || page.LeftOut != 21 || !page.Since.Equal(noon.Add(-6*time.Minute)) {
+		t.Errorf("of all: %s", body)
+	}
 	// Page by page, with two of one time on one page.
 	got, after, pages := "", "", 0
 	for pages == 0 || after != "" {
 		_, body := send(t, http.MethodGet, base+"/api/v1/refusals?limit=2&after="+after)
-		page := decodeBody[Page[Refused]](t, body)
+		page := decodeBody[RefusedPage](t, body)
 		for _, r := range page.Items {
 			got += r.Detail
 		}
@@ -55,8 +59,8 @@ func TestRefusalsAreListed(t *testing.T) {
 		t.Errorf("%d pages with %q", pages, got)
 	}
 	same = true
-	_, body := send(t, http.MethodGet, base+"/api/v1/refusals?limit=2")
-	if page := decodeBody[Page[Refused]](t, body); len(page.Items) != 7 || page.Next != "" {
+	_, body = send(t, http.MethodGet, base+"/api/v1/refusals?limit=2")
+	if page := decodeBody[RefusedPage](t, body); len(page.Items) != 7 || page.Next != "" {
 		t.Errorf("refusals of one time: %s", body)
 	}
 	resp, body := send(t, http.MethodGet, base+"/api/v1/refusals?after=x")

@@ -3,7 +3,7 @@ package journal
 import "context"
 
 // MaxNotes is how many notes a store keeps, the latest.
-const MaxNotes = 1000
+const MaxNotes = 2000
 
 // Notebook keeps short texts that hubs write for operators. They are no promise: the latest may
 // be lost in a crash. It may be shared between goroutines.

@@ -248,7 +248,16 @@ func (u *ui) document(w http.ResponseWriter, r *http.Request) {
 
 func (u *ui) refusals(r *http.Request) (view, error) {
 	l, err := lists[admin.Refused](u, r, apiPath+"refusals", "topic", "kind")
-	return view{Page: "refusals", Title: "Refusals", Data: l}, err
+	var all admin.RefusedPage
+	if err == nil {
+		err = u.get(r, apiPath+"refusals", url.Values{"limit": {"1"}}, &all)
+	}
+	return view{Page: "refusals", Title: "Refusals", Data: struct {
+		list[admin.Refused]
+		Kept    int
+		Since   time.Time
+		LeftOut int
+	}{l, all.Kept, all.Since, all.LeftOut}}, err
 }
 
 func (u *ui) publishers(r *http.Request) (view, error) {

@@ -24,17 +24,29 @@ const (
 	// shown.
 	refusalsEvery = time.Second
 	refusalsFor   = 24 * time.Hour
-	// maxWaiting is how many wait to be stored at most.
-	maxWaiting = 200
+	// maxWaiting is how many wait to be stored at most: the bursts of all groups.
+	maxWaiting = int(groups) * allBurst
 	// Of one requester and kind, eachBurst refusals are kept at once, and then one each
-	// eachEvery. Of all that strangers cause, allBurst at once, and then one each allEvery: so
-	// they cannot push out those of the last hours.
+	// eachEvery. Of each group, allBurst at once, and then one each allEvery. All groups of a day
+	// fit into journal.MaxNotes, so none pushes out the others.
 	eachBurst, eachEvery = 5, time.Minute
-	allBurst, allEvery   = 200, 2 * time.Second
+	allBurst, allEvery   = 150, 3 * time.Minute
 	// maxRequesters is how many requesters have a limit of their own.
 	maxRequesters = 10_000
 	// maxDetail bounds the sentence of a refusal, in bytes.
 	maxDetail = 1000
+)
+
+// A group of refusals has limits of its own.
+type group int
+
+// The groups: by a stranger about a topic that nobody here knows; by a stranger about one that has
+// subscribers; and by a publisher that proved who it is.
+const (
+	ofStrangers group = iota
+	ofTopics
+	ofPublishers
+	groups
 )
 
 // refusals keeps what was refused, in the notebook of the store, so that each hub shows the
@@ -44,9 +56,11 @@ type refusals struct {
 	store func() journal.Notebook // nil before the store is open
 	log   *zap.Logger
 	now   func() time.Time
+	known func(topic string) bool // it has subscribers
 
 	mu      sync.Mutex
-	all     *rate.Limiter
+	all     [groups]*rate.Limiter
+	leftOut int // of all, since the last one that was kept
 	each    *simplelru.LRU[string, *refusedOnes]
 	waiting [][]byte // the oldest first
 }
@@ -57,9 +71,13 @@ type refusedOnes struct {
 	leftOut int // since the last one that was kept
 }
 
-func newRefusals(node string, store func() journal.Notebook, log *zap.Logger) *refusals {
+func newRefusals(node string, store func() journal.Notebook, known func(topic string) bool, log *zap.Logger) *refusals {
 	each, _ := simplelru.NewLRU[string, *refusedOnes](maxRequesters, nil) // fails for a size below 1 only
-	return &refusals{node: node, store: store, log: log, now: time.Now, all: rate.NewLimiter(rate.Every(allEvery), allBurst), each: each}
+	f := &refusals{node: node, store: store, known: known, log: log, now: time.Now, each: each}
+	for i := range f.all {
+		f.all[i] = rate.NewLimiter(rate.Every(allEvery), allBurst)
+	}
+	return f
 }
 
 // request adds a request that the hub refused.
@@ -90,7 +108,14 @@ func (f *refusals) subscription(e subscriptions.Event) {
 
 func (f *refusals) add(r admin.Refused) {
 	r.At, r.Node = f.now().UTC(), f.node
-	r.Detail = r.Detail[:min(len(r.Detail), maxDetail)]
+	r.Detail = admin.Cut(r.Detail, maxDetail)
+	in := ofStrangers
+	switch {
+	case r.Publisher != "":
+		in = ofPublishers
+	case r.Topic != "" && f.known(r.Topic):
+		in = ofTopics
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := r.Kind + " " + r.Problem + " " + r.Requester + " " + r.Publisher
@@ -99,11 +124,13 @@ func (f *refusals) add(r admin.Refused) {
 		of = &refusedOnes{limit: rate.NewLimiter(rate.Every(eachEvery), eachBurst)}
 		f.each.Add(key, of)
 	}
-	if !of.limit.AllowN(r.At, 1) || r.Publisher == "" && !f.all.AllowN(r.At, 1) || len(f.waiting) >= maxWaiting {
+	if !of.limit.AllowN(r.At, 1) || !f.all[in].AllowN(r.At, 1) || len(f.waiting) >= maxWaiting {
 		of.leftOut++
+		f.leftOut++
 		return
 	}
 	r.LeftOut, of.leftOut = of.leftOut, 0
+	r.LeftOutOfAll, f.leftOut = f.leftOut, 0
 	text, err := json.Marshal(r)
 	if err != nil {
 		return // strings and numbers encode
@@ -152,7 +179,7 @@ func (f *refusals) flush(ctx context.Context) error {
 // list returns the refusals of the last day by all hubs, the latest first.
 func (f *refusals) list(ctx context.Context) (all []admin.Refused, err error) {
 	f.mu.Lock()
-	texts := slices.Clone(f.waiting)
+	texts, leftOut := slices.Clone(f.waiting), f.leftOut
 	f.mu.Unlock()
 	slices.Reverse(texts)
 	if store := f.store(); store != nil {
@@ -169,5 +196,8 @@ func (f *refusals) list(ctx context.Context) (all []admin.Refused, err error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b admin.Refused) int { return b.At.Compare(a.At) })
+	if len(all) > 0 {
+		all[0].LeftOutOfAll += leftOut
+	}
 	return all, nil
 }

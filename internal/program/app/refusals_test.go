@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
@@ -42,8 +44,8 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)
 		store := &failingNotebook{Notebook: storetest.NewMemory()}
-		one := newRefusals("one", func() journal.Notebook { return store }, zap.New(core))
-		two := newRefusals("two", func() journal.Notebook { return store }, zap.NewNop())
+		one := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.New(core))
+		two := newRefusals("two", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		for _, f := range []*refusals{one, two} {
@@ -97,7 +99,7 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 // publishers that are known (invariant 12).
 func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 	store := storetest.NewMemory()
-	f := newRefusals("one", func() journal.Notebook { return store }, zap.NewNop())
+	f := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.now = func() time.Time { return now }
 	for range 1000 {
@@ -129,10 +131,61 @@ func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := f.list(t.Context())
-	if err != nil || len(list) > allBurst+eachBurst+2 || list[0].Publisher != "library" {
+	if err != nil || len(list) > allBurst+2 || list[0].Publisher != "library" {
 		t.Errorf("%d are kept, the latest %+v: %v", len(list), list[0], err)
+	}
+	leftOut := 0
+	for _, r := range list {
+		leftOut += r.LeftOutOfAll
+	}
+	if all := 1000 + 1 + 100_000 + 1; leftOut != all-len(list) {
+		t.Errorf("%d are kept of %d, and %d left out", len(list), all, leftOut)
 	}
 	if f.each.Len() > maxRequesters {
 		t.Errorf("%d requesters", f.each.Len())
+	}
+}
+
+// A day of strangers' noise pushes out neither the refusals of publishers nor those about known
+// topics, and noise about a known topic none of the publishers'.
+func TestNoiseForADay(t *testing.T) {
+	store := storetest.NewMemory()
+	f := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.now = func() time.Time { return now }
+	has := func(what string, is func(admin.Refused) bool) {
+		t.Helper()
+		list, err := f.list(t.Context())
+		if err != nil || !slices.ContainsFunc(list, is) {
+			t.Errorf("%s is not among the %d that are kept: %v", what, len(list), err)
+		}
+	}
+	refuse := func(requester, topic, publisher string) {
+		e := publishRefused(requester, topic)
+		e.Publisher = publisher
+		f.request(e)
+	}
+	for minute := range 23 * 60 {
+		for n := range 35 { // more than a store kept once for the whole hub
+			refuse(fmt.Sprint("stranger ", minute, n), fmt.Sprint("https://example.net/", n), "")
+		}
+		if minute == 60 {
+			refuse("192.0.2.1", "https://example.org/known", "")
+			refuse("192.0.2.2", "https://example.org/other", "library")
+		}
+		if minute > 60 { // somebody knows a topic
+			refuse(fmt.Sprint("stranger ", minute), "https://example.org/known", "")
+		}
+		if err := f.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Minute)
+	}
+	has("what concerns a known topic", func(r admin.Refused) bool { return r.Requester == "192.0.2.1" })
+	has("what a publisher did", func(r admin.Refused) bool { return r.Publisher == "library" })
+	refuse("192.0.2.3", "https://example.org/other", "archive")
+	has("what a publisher did just now", func(r admin.Refused) bool { return r.Publisher == "archive" })
+	if most := int(groups) * (allBurst + int(refusalsFor/allEvery)); most > journal.MaxNotes {
+		t.Errorf("%d of one hub in a day do not fit into %d", most, journal.MaxNotes)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,8 @@ func Refusals(env Env) *cobra.Command {
 		Long: `Shows the requests that all hubs on the store refused in the last 24 hours, the
 oldest first: publishes, pings, and subscriptions that were denied or that their
 callback did not confirm, each with the sentence that the requester got. The store
-keeps the latest 1,000. Of one requester few a minute are kept; "+N" says how many more
-there were.`,
+keeps the latest 2,000. Of one requester few a minute are kept; "+N" says how many more
+there were. If others were left out too, the last line says how many.`,
 		Example: `  rshub refusals
   rshub refusals --kind publish --topic https://example.org/changes/
   rshub refusals --json | jq -r .detail`,
@@ -46,6 +47,13 @@ there were.`,
 		}
 		if len(all) == 0 {
 			say(r.cmd.ErrOrStderr(), "Nothing was refused.\n")
+		}
+		var kept admin.RefusedPage
+		if err := r.client.get(r.cmd.Context(), "/api/v1/refusals", url.Values{"limit": {"1"}}, &kept); err != nil {
+			return err
+		}
+		if kept.LeftOut > 0 {
+			say(r.cmd.ErrOrStderr(), "The hubs keep the latest %d since %s; %d left out.\n", kept.Kept, kept.Since.UTC().Format(time.RFC3339), kept.LeftOut)
 		}
 		return nil
 	})
