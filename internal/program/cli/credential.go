@@ -15,6 +15,11 @@ type Credential struct {
 	mu   sync.Mutex
 	file os.FileInfo // as it was read last
 	line string
+	// refused, if it is set, is called once for each change of the file that cannot be used;
+	// the line before stays in force.
+	refused func(error)
+	bad     os.FileInfo // what refused was called for; nil with gone: the file is missing
+	gone    bool
 }
 
 // ReadCredential reads the file for the first time; an empty name means no file.
@@ -43,13 +48,39 @@ func (c *Credential) Get() string {
 		return ""
 	}
 	now, err := os.Stat(c.name)
-	if err != nil || c.file != nil && os.SameFile(now, c.file) && now.Size() == c.file.Size() && now.ModTime().Equal(c.file.ModTime()) {
+	if err != nil {
+		c.refuse(nil, err)
 		return c.line
 	}
-	if line, err := c.read(); err == nil {
-		c.line, c.file = line, now
+	switch {
+	case c.file != nil && same(now, c.file):
+		c.bad, c.gone = nil, false
+		return c.line
+	case c.bad != nil && same(now, c.bad):
+		return c.line
 	}
+	line, err := c.read()
+	if err != nil {
+		c.refuse(now, err)
+		return c.line
+	}
+	c.line, c.file, c.bad, c.gone = line, now, nil, false
 	return c.line
+}
+
+// refuse reports that the file cannot be used as it is now; nil: it is missing.
+func (c *Credential) refuse(now os.FileInfo, err error) {
+	if now == nil && c.gone {
+		return
+	}
+	c.bad, c.gone = now, now == nil
+	if c.refused != nil {
+		c.refused(err)
+	}
+}
+
+func same(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 func readLine(flag, name string) (string, error) {

@@ -26,12 +26,23 @@ func TestCredentialFollowsItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	refused := 0
+	c.refused = func(err error) {
+		if refused++; err == nil {
+			t.Error("it is refused without an error")
+		}
+	}
 	want := func(what, want string) {
 		t.Helper()
-		for range 2 {
+		before := refused
+		for range 3 {
 			if got := c.Get(); got != want {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
+		}
+		bad := map[string]int{"two lines": 1, "empty": 1, "gone": 1}
+		if refused-before != bad[what] {
+			t.Errorf("%s: refused %d times, want %d", what, refused-before, bad[what])
 		}
 	}
 	want("at first", "first")

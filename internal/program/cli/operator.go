@@ -66,6 +66,9 @@ func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Log
 	if err != nil {
 		return err
 	}
+	o.token.refused = func(err error) {
+		log.Warn("the operator's token could not be read again; the earlier token stays in force", "event", "token_reload_failed", "file", f.tokenFile, "error", err)
+	}
 	return o.open(ctx, f.admin)
 }
 
