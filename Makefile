@@ -52,9 +52,9 @@ interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name c
 	@for p in nginx caddy haproxy; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 30m -run TestInterop ./test/interop -args -interop $(if $(RESYNC),-resync=$(abspath $(RESYNC))) $(if $(SIMULATOR),-simulator=$(abspath $(SIMULATOR))) $(if $(UPDATE),-update)
 
-page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks some
+page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks some, UPDATE=1 writes docs/pictures
 	@for p in chromium npm redis-server; do tools/need $$p; done
-	cd test/page && $(GO) test -count=1 -v -timeout 45m -run '$(or $(RUN),.)' . -args -pictures=$(abspath bin/pictures)
+	cd test/page && $(GO) test -count=1 -v -timeout 45m -run '$(or $(RUN),.)' . -args -pictures=$(abspath bin/pictures) $(if $(UPDATE),-update)
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

@@ -10,7 +10,10 @@ import (
 	"testing"
 )
 
-var pictures = flag.String("pictures", "", "keep the pictures of every page in this folder")
+var (
+	pictures = flag.String("pictures", "", "keep the pictures of every page in this folder")
+	update   = flag.Bool("update", false, "write the pictures of docs/ anew")
+)
 
 // built is the folder of the commands under test.
 var built string

@@ -17,6 +17,7 @@ import (
 // a page that wants to run, with a word of 1 MiB.
 //
 //	/ok/...       204
+//	/400/...      400 with a body
 //	/500/...      500 with a body
 //	/hostile/...  400 with a body that wants to run
 //	/hang/...     nothing, until the test ends
@@ -57,6 +58,9 @@ func (r *receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body)
 	how, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	switch how {
+	case "400":
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "Nothing is known of this topic\n")
 	case "500":
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "Cannot write to the index: no space left on device\n")
