@@ -30,6 +30,9 @@ const (
 	// pages a second.
 	scrapeEvery = 150 * time.Millisecond
 	pageEvery   = 100 * time.Millisecond
+	// openPages of the page Now refresh themselves every refreshEvery, as its script does.
+	openPages    = 20
+	refreshEvery = 5 * time.Second
 	// watchedPairs of samples of the fan-out, with and without that.
 	watchedPairs = 20
 
@@ -152,7 +155,15 @@ func BenchmarkScrape(b *testing.B) {
 // BenchmarkFanOutWhileWatched is the rate of the hub's fan-out with 100,000
 // subscriptions while the operator scrapes and lists, as a ratio to the same
 // without.
-func BenchmarkFanOutWhileWatched(b *testing.B) {
+func BenchmarkFanOutWhileWatched(b *testing.B) { fanOutWhile(b, watch) }
+
+// BenchmarkFanOutWhileShown is the same while browsers show the page Now, which
+// refreshes itself.
+func BenchmarkFanOutWhileShown(b *testing.B) { fanOutWhile(b, show) }
+
+// fanOutWhile measures the fan-out with and without what look begins and stop ends.
+func fanOutWhile(b *testing.B, look func(tb testing.TB, operator string) (stop func())) {
+	b.Helper()
 	receivers := startReceivers(b, hosts)
 	var urls []string
 	for i := range callbacks {
@@ -174,48 +185,63 @@ func BenchmarkFanOutWhileWatched(b *testing.B) {
 		var ratios, cpu []float64
 		for range watchedPairs {
 			base := measure(run)
-			unwatch := watch(b, "http://"+hub.AdminAddr())
+			stop := look(b, "http://"+hub.AdminAddr())
 			watched := measure(run)
-			unwatch()
+			stop()
 			ratios, cpu = append(ratios, watched.rate/base.rate), append(cpu, watched.cpu/base.cpu)
 		}
 		report(b, ratios, "x-unwatched")
 		slices.Sort(cpu)
-		b.ReportMetric(cpu[len(cpu)/2], "x-cpu") // both ends of the scrapes and lists included
+		b.ReportMetric(cpu[len(cpu)/2], "x-cpu") // both ends of what looks on included
 	}
+}
+
+// ticks does things at intervals until it is stopped.
+type ticks struct {
+	done chan struct{}
+	todo sync.WaitGroup
+}
+
+func (t *ticks) every(d time.Duration, do func()) {
+	t.todo.Go(func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-t.done:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	})
+}
+
+func (t *ticks) stop() {
+	close(t.done)
+	t.todo.Wait()
+}
+
+// show has openPages browsers refresh the page Now, one after the other.
+func show(tb testing.TB, operator string) (stop func()) {
+	t := &ticks{done: make(chan struct{})}
+	t.every(refreshEvery/openPages, func() { fetch(tb, operator+"/ui/") })
+	return t.stop
 }
 
 // watch scrapes and goes through the list of subscriptions until it is stopped.
 func watch(tb testing.TB, operator string) (stop func()) {
-	done := make(chan struct{})
-	var todo sync.WaitGroup
-	every := func(d time.Duration, do func()) {
-		todo.Go(func() {
-			tick := time.NewTicker(d)
-			defer tick.Stop()
-			for {
-				select {
-				case <-done:
-					return
-				case <-tick.C:
-					do()
-				}
-			}
-		})
-	}
-	every(scrapeEvery, func() { fetch(tb, operator+"/metrics") })
+	t := &ticks{done: make(chan struct{})}
+	t.every(scrapeEvery, func() { fetch(tb, operator+"/metrics") })
 	after := ""
-	every(pageEvery, func() {
+	t.every(pageEvery, func() {
 		var page struct{ Next string }
 		if err := json.Unmarshal([]byte(fetch(tb, operator+"/api/v1/subscriptions?after="+after)), &page); err != nil {
 			tb.Error(err)
 		}
 		after = page.Next
 	})
-	return func() {
-		close(done)
-		todo.Wait()
-	}
+	return t.stop
 }
 
 // report reports the median of ratios and how they spread.
