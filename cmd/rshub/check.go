@@ -24,7 +24,7 @@ any. A hub does not need it: it compares checksums with whatever it reads.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := config.ResolveStore(cmd.Flags(), environ)
 		if err != nil {
-			return wrongSettings(err)
+			return cli.WrongSettings(err)
 		}
 		damaged := 0
 		c, err := app.CheckFolder(cfg.DataDir, func(what string, why error) {

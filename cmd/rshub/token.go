@@ -49,7 +49,7 @@ func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Comm
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := config.PublishersFile(cmd.Flags(), environ)
 		if err != nil {
-			return wrongSettings(err)
+			return cli.WrongSettings(err)
 		}
 		return run(cmd, path, args)
 	}

@@ -76,7 +76,7 @@ readable for everybody.
 func onStore(cmd *cobra.Command, environ []string, run func(context.Context, config.Config, *zap.Logger) error) error {
 	cfg, err := config.ResolveStore(cmd.Flags(), environ)
 	if err != nil {
-		return wrongSettings(err)
+		return cli.WrongSettings(err)
 	}
 	cfg.LogLevel, cfg.LogFormat = "warn", "console"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

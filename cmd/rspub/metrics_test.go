@@ -57,6 +57,9 @@ func TestServeOperator(t *testing.T) {
 	_, first := getFrom(t, admin, "/metrics")
 	shows("/livez", 200, "ok")
 	shows("/readyz", 200, "ok")
+	if code, out, errs := command(t, "", "health", "--admin-listen", admin); code != 0 || out != "rspub is ready.\n" || errs != "" {
+		t.Errorf("health: %d, %q, %q", code, out, errs)
+	}
 	shows("/metrics", 200, "rspub_ready 1", "rspub_resources 0", `rspub_changes_total\{change="created"\} 0`, of("rspub_posts_total", `,outcome="refused"`)+"0")
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("A"), 0o600); err != nil {
 		t.Fatal(err)

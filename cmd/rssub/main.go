@@ -19,12 +19,15 @@ func main() {
 
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	follow, listen := followCommand(), listenCommand() //nolint:contextcheck // cobra gives them ctx
 	root := cli.Root("rssub", "A ResourceSync Destination: copies that can prove they are in sync", cli.BuildVersion(version),
-		syncCommand(), followCommand(), auditCommand(), listenCommand(), statusCommand(), cli.Health("rssub"), //nolint:contextcheck // cobra gives them ctx
+		syncCommand(), follow, auditCommand(), listen, statusCommand(), //nolint:contextcheck // cobra gives them ctx
 	)
 	root.Long = `rssub keeps a copy of a ResourceSync Source: once (sync), or all the time, told by
 the Source's hub (follow). It can prove that the copy is in sync (audit), and hand
 on the notifications of any WebSub topic without missing one (listen).
+
+Flags can also be set in the environment and in a file: rssub config show --help.
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
@@ -33,6 +36,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 		"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
 		"Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
 	}
+	cli.Configure(root, os.Environ(), []string{"unsubscribe"}, follow, listen) //nolint:contextcheck // the same
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
 	return cli.Execute(root, args, stdin, stdout, stderr)

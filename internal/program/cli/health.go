@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,98 +16,101 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
-// healthTime is how long health waits for an answer. It is longer than the listener takes for
-// its checks.
-const healthTime = 8 * time.Second
+// healthTimeout is how long Health waits for an answer.
+const healthTimeout = 10 * time.Second
 
-// maxHealth bounds the answer, in bytes.
+// maxHealth bounds the answer that Health reads, in bytes.
 const maxHealth = 64 << 10
 
-// HealthOf returns the command health of a program. The operator's listener is at the address
-// that where returns; an empty one: there is none. Secure says that it speaks https.
-func HealthOf(program string, where func(cmd *cobra.Command) (addr string, secure bool, err error)) *cobra.Command {
+// Health is `rshub health`, `rspub health` and `rssub health`. Admin reads the settings: it
+// returns the address of the operator's listener, as --admin-listen has it, and whether the
+// listener speaks https. Whatever goes wrong, the exit code is 1, as probes want it.
+func Health(program string, admin func(cmd *cobra.Command) (addr string, secure bool, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use: "health", Short: "Ask the " + program + " on this machine whether it is ready", Args: cobra.NoArgs,
-		Long: `Asks the operator's listener on this machine (/readyz), for probes of containers and
-for scripts. Exit code 0: it is ready. Exit code 1: it is not, as the output says, or
-nothing answers. The address is that of --admin-listen, and it needs no token.`,
-		Example: "  " + program + " health --admin-listen 127.0.0.1:9090 && echo ready",
+		Long: `Asks /readyz of the operator's listener on this machine whether ` + program + ` is ready.
+It prints one line, and ends with 0 if it is, and with 1 if it is not or does not
+answer. It needs no token. Probes of containers use it.
+
+Give it the settings that ` + program + ` runs with: the same file, environment or flags. It
+needs only --admin-listen, and --admin-tls-cert if that is set.`,
+		Example: "  " + program + " health --admin-listen 127.0.0.1:9090",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			addr, secure, err := where(cmd)
+			addr, secure, err := admin(cmd)
+			if err == nil {
+				err = healthy(cmd.Context(), program, addr, secure)
+			}
 			if err != nil {
-				return err
+				return Fail(ExitFailure, "%w", err)
 			}
-			if addr == "" {
-				return Fail(ExitUsage, "name the address of the operator's listener with --admin-listen, as for the program itself")
-			}
-			at, err := probeURL(addr, secure)
-			if err != nil {
-				return Fail(ExitUsage, "--admin-listen: %w", err)
-			}
-			return probe(cmd, at)
+			say(cmd.OutOrStdout(), "%s is ready.\n", program)
+			return nil
 		},
 	}
 }
 
-// probeURL is the URL for a probe of a listener. One that listens everywhere is asked on the
-// loopback address.
-func probeURL(addr string, secure bool) (*url.URL, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
+// healthy returns why a program is not ready.
+func healthy(ctx context.Context, program, addr string, secure bool) error {
+	_, port, err := net.SplitHostPort(addr)
+	switch {
+	case addr == "":
+		return fmt.Errorf("%s has no operator's listener; set --admin-listen", program)
+	case err != nil:
+		return fmt.Errorf("--admin-listen %q is not an address; write host:port, such as 127.0.0.1:9090", addr)
+	case port == "0":
+		return fmt.Errorf("--admin-listen %s has a port that the system chooses; set another one", addr)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	u := &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/readyz"}
+	where := url.URL{Scheme: "http", Host: "localhost:" + port, Path: "/readyz"}
 	if secure {
-		u.Scheme = "https"
+		where.Scheme = "https"
 	}
-	return u, nil
-}
-
-// probe asks for the readiness once.
-func probe(cmd *cobra.Command, at *url.URL) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), healthTime)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{
-		// The certificate is for the name that operators use, and this asks about the same machine.
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}, //nolint:gosec // no secret is sent, and no answer trusted further
+	resp, err := (&http.Client{
+		Transport: &http.Transport{
+			// The name localhost is for the Host header: the listener may be at one address only.
+			// No host, 0.0.0.0 and [::] are this machine.
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", addr)
+			},
+			DisableKeepAlives: true,
+			// The certificate names the host that others use. The request has no secret, and
+			// stays on this machine.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
+	}).Do(req)
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
-			err = failed.Err
+		var broken *url.Error
+		if errors.As(err, &broken) {
+			err = broken.Err
 		}
-		return Fail(ExitFailure, "not ready: nothing answers at %s: %w", at.Host, err)
+		return fmt.Errorf("%s does not answer at %s: %w", program, addr, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
-	text, err := egress.ReadBody(resp.Body, maxHealth)
-	if err != nil {
-		return Fail(ExitFailure, "not ready: %s: %w", at.Host, err)
+	body, err := egress.ReadBody(resp.Body, maxHealth)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the answer of %s: %w", addr, err)
+	case resp.StatusCode == http.StatusServiceUnavailable:
+		return fmt.Errorf("%s is not ready: %s", program, strings.Join(failing(string(body)), "; "))
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("what answers at %s is not the operator's listener of %s: %s", addr, program, resp.Status)
 	}
-	if resp.StatusCode == http.StatusOK {
-		say(cmd.OutOrStdout(), "ready\n")
-		return nil
-	}
-	why := strings.TrimSuffix(strings.TrimSpace(string(text)), "\nnot ready")
-	if resp.StatusCode != http.StatusServiceUnavailable {
-		why = "it answers " + resp.Status
-	}
-	return Fail(ExitFailure, "not ready: %s", why)
+	return nil
 }
 
-// Health is the command health of rspub and rssub.
-func Health(program string) *cobra.Command {
-	var addr, cert string
-	cmd := HealthOf(program, func(*cobra.Command) (string, bool, error) { return addr, cert != "", nil })
-	cmd.Flags().StringVar(&addr, "admin-listen", "", "`ADDRESS` of the operator's listener, as the program has it")
-	cmd.Flags().StringVar(&cert, "admin-tls-cert", "", "certificate `FILE` of that listener; with it, the listener speaks https")
-	return cmd
+// failing returns the checks that an answer of /readyz says fail.
+func failing(body string) []string {
+	var out []string
+	for line := range strings.Lines(body) {
+		if check, ok := strings.CutPrefix(strings.TrimSpace(line), "[-] "); ok {
+			out = append(out, check)
+		}
+	}
+	return out
 }

@@ -2,54 +2,62 @@ package cli
 
 import (
 	"bytes"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 )
 
+// The exit code of `health` is 0 or 1, and its one line says why.
 func TestHealth(t *testing.T) {
-	answer := func(status int, text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/readyz" {
-				t.Errorf("it asks for %s", r.URL)
-			}
+	var host string
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			host = r.Host + r.URL.Path
 			w.WriteHeader(status)
-			_, _ = w.Write([]byte(text))
-		})
+			_, _ = w.Write([]byte(body))
+		}
 	}
-	up := httptest.NewServer(answer(http.StatusOK, "ok\n"))
-	defer up.Close()
+	ready := httptest.NewServer(answer(http.StatusOK, "ok\n"))
+	defer ready.Close()
 	secure := httptest.NewTLSServer(answer(http.StatusOK, "ok\n"))
 	defer secure.Close()
-	down := httptest.NewServer(answer(http.StatusServiceUnavailable, "[-] store: the disk is full\n[-] drain: it is ending\nnot ready\n"))
+	down := httptest.NewServer(answer(http.StatusServiceUnavailable, "[-] store: it is away\n[-] starting: not yet\nnot ready\n"))
 	defer down.Close()
-	other := httptest.NewServer(answer(http.StatusTeapot, "hello"))
+	other := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
 	defer other.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	for _, tc := range []struct {
+	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	port := at(ready)[strings.LastIndexByte(at(ready), ':'):]
+
+	for _, c := range []struct {
 		addr   string
 		secure bool
 		code   int
-		says   string
+		want   string
 	}{
-		{up.Listener.Addr().String(), false, ExitOK, "ready\n"},
-		{strings.Replace(up.Listener.Addr().String(), "127.0.0.1", "0.0.0.0", 1), false, ExitOK, "ready\n"},
-		{strings.Replace(up.Listener.Addr().String(), "127.0.0.1", "", 1), false, ExitOK, "ready\n"},
-		{secure.Listener.Addr().String(), true, ExitOK, "ready\n"},
-		{down.Listener.Addr().String(), false, ExitFailure, "not ready: [-] store: the disk is full"},
-		{other.Listener.Addr().String(), false, ExitFailure, "it answers 418"},
-		{gone.Listener.Addr().String(), false, ExitFailure, "nothing answers at"},
-		{"", false, ExitUsage, "--admin-listen"},
-		{"nothing", false, ExitUsage, "--admin-listen"},
+		{at(ready), false, ExitOK, `^rshub is ready\.\n$`},
+		{port, false, ExitOK, `^rshub is ready\.\n$`},
+		{"0.0.0.0" + port, false, ExitOK, `^rshub is ready\.\n$`},
+		{at(secure), true, ExitOK, `^rshub is ready\.\n$`},
+		{at(down), false, ExitFailure, `^rshub health: rshub is not ready: store: it is away; starting: not yet\n$`},
+		{at(other), false, ExitFailure, `^rshub health: what answers at .* is not the operator's listener of rshub: 302 Found\n$`},
+		{at(ready), true, ExitFailure, `^rshub health: rshub does not answer at .*HTTP`},
+		{"127.0.0.1:0", false, ExitFailure, `port that the system chooses`},
+		{"", false, ExitFailure, `set --admin-listen`},
+		{"here", false, ExitFailure, `"here" is not an address; write host:port`},
 	} {
 		var out, errs bytes.Buffer
-		root := Root("prog", "", "v1", HealthOf("prog", func(*cobra.Command) (string, bool, error) { return tc.addr, tc.secure, nil }))
-		if code := Execute(root, []string{"health"}, nil, &out, &errs); code != tc.code || !strings.Contains(out.String()+errs.String(), tc.says) {
-			t.Errorf("%q: %d, %s%s", tc.addr, code, &out, &errs)
+		root := Root("rshub", "", "", Health("rshub", func(*cobra.Command) (string, bool, error) { return c.addr, c.secure, nil }))
+		code := Execute(root, []string{"health"}, nil, &out, &errs)
+		if got := out.String() + errs.String(); code != c.code || !regexp.MustCompile(c.want).MatchString(got) {
+			t.Errorf("%s: %d, %q; want %d and %s", c.addr, code, got, c.code, c.want)
+		}
+		if _, p, err := net.SplitHostPort(c.addr); code == ExitOK && (err != nil || host != "localhost:"+p+"/readyz") {
+			t.Errorf("%s: it asked for %s", c.addr, host)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func parseFile(path string, data []byte, table []setting) (layer, []error) {
 		case !s.list && (n.Kind == yaml.SequenceNode || len(text) != 1):
 			return errors.New("it must be one value, not a list")
 		}
-		l[s.name] = given{text, from}
+		l[s.name] = given{text, from, n.Kind == yaml.SequenceNode}
 		return nil
 	})
 	return l, errs

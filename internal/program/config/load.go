@@ -13,12 +13,17 @@ import (
 	"github.com/rshub/rshub/internal/base/nearest"
 )
 
+// The environment variables of each program begin with its name.
 const envPrefix = "RSHUB_"
+
+// prefixes begin the environment variables of all programs.
+var prefixes = []string{envPrefix, "RSPUB_", "RSSUB_"}
 
 // given is a value of a setting as a layer has it. The zero value stands for none.
 type given struct {
-	text []string
-	from string // its place: "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
+	text  []string
+	from  string // its place: "--listen", "RSHUB_LISTEN", "rshub.yaml:3"
+	items bool   // text has the items of a list, and not a list in one text
 }
 
 // layer holds the settings of one source, by name.
@@ -103,13 +108,7 @@ func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 	var c Config
 	table := settings(&c)
-	values, errs := fromEnv(environ, table)
-	maps.Copy(values, fromFlags(fs)) // a flag wins over a variable, and both over the file
-	if path := values["config"].text; len(path) > 0 && path[0] != "" {
-		file, fileErrs := fromFile(path[0], table)
-		maps.Copy(file, values)
-		values, errs = file, append(errs, fileErrs...)
-	}
+	values, errs := fromAll(fromFlags(fs), envPrefix, environ, table)
 
 	// --dev changes the defaults of the others, so it comes before them. Its error is in
 	// the loop again.
@@ -121,6 +120,19 @@ func resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
 		origins, errs = append(origins, o), append(errs, err)
 	}
 	return c, origins, errors.Join(errs...)
+}
+
+// fromAll returns the value of each setting that is set: a flag wins over a variable, and both
+// over the file that one of them may name.
+func fromAll(flags layer, prefix string, environ []string, table []setting) (layer, []error) {
+	values, errs := fromEnv(prefix, environ, table)
+	maps.Copy(values, flags)
+	if path := values["config"].text; len(path) > 0 && path[0] != "" {
+		file, fileErrs := fromFile(path[0], table)
+		maps.Copy(file, values)
+		values, errs = file, append(errs, fileErrs...)
+	}
+	return values, errs
 }
 
 // apply sets s to the value v, or to its default if v is the zero value.
@@ -137,7 +149,10 @@ func (s *setting) apply(v given, dev bool) (Origin, error) {
 			return o, nil // the zero value; some parsers would refuse an empty text
 		}
 	}
-	value := s.texts(v.text...)
+	value := v.text
+	if !s.exact || !v.items {
+		value = s.texts(v.text...)
+	}
 	if o.Value = value; s.hide != nil {
 		o.Value = []string{s.hide(value[0])}
 	}
@@ -152,23 +167,23 @@ func fromFlags(fs *pflag.FlagSet) layer {
 	l := layer{}
 	fs.Visit(func(f *pflag.Flag) {
 		if v, ok := f.Value.(*flagValue); ok {
-			l[f.Name] = given{v.text, "--" + f.Name}
+			l[f.Name] = given{text: v.text, from: "--" + f.Name}
 		}
 	})
 	return l
 }
 
-// notOurs matches variables that begin with RSHUB_ and are not settings. The operator's
-// commands read the first. Kubernetes sets the others in every pod of a namespace that has a
-// Service whose name begins with rshub.
-var notOurs = regexp.MustCompile(`^RSHUB_ADMIN_URL$|^RSHUB(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// notOurs matches variables that begin as settings do and are none. The operator's commands
+// read the first, and `rssub listen --exec` sets the second. Kubernetes sets the others in every
+// pod of a namespace that has a Service whose name begins with that of a program.
+var notOurs = regexp.MustCompile(`^RSHUB_ADMIN_URL$|^RSSUB_(CHANGE|URL|DATETIME|LENGTH|HASH|TYPE|NOTIFICATION_ID|FROM|UNTIL|REPAIRED)$|^RS(?:HUB|PUB|SUB)(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromEnv reads the variables that begin with RSHUB_. An unknown one is an error, like an
+// fromEnv reads the variables that begin with prefix. An unknown one is an error, like an
 // unknown flag: a mistyped RSHUB_PUBLISH_AUTH must not open the hub silently.
-func fromEnv(environ []string, table []setting) (layer, []error) {
+func fromEnv(prefix string, environ []string, table []setting) (layer, []error) {
 	byEnv := map[string]string{}
 	for _, s := range table {
-		byEnv[s.env()] = s.name
+		byEnv[s.env(prefix)] = s.name
 	}
 	l := layer{}
 	var errs []error
@@ -177,8 +192,8 @@ func fromEnv(environ []string, table []setting) (layer, []error) {
 		name, ok := byEnv[key]
 		switch {
 		case ok:
-			l[name] = given{[]string{value}, key}
-		case strings.HasPrefix(key, envPrefix) && !notOurs.MatchString(key):
+			l[name] = given{text: []string{value}, from: key}
+		case strings.HasPrefix(key, prefix) && !notOurs.MatchString(key):
 			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", key, nearest.DidYouMean(key, slices.Collect(maps.Keys(byEnv)))))
 		}
 	}

@@ -225,8 +225,8 @@ func TestServiceVariablesAreNotSettings(t *testing.T) {
 		"RSHUB_ADMIN_SERVICE_HOST=10.0.0.1", "RSHUB_ADMIN_PORT_8081_TCP_PROTO=tcp",
 	})
 	for _, s := range settings(new(Config)) {
-		if notOurs.MatchString(s.env()) {
-			t.Errorf("%s would be ignored", s.env())
+		if notOurs.MatchString(s.env(envPrefix)) {
+			t.Errorf("%s would be ignored", s.env(envPrefix))
 		}
 	}
 }

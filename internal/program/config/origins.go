@@ -40,7 +40,8 @@ func (o Origins) Where(name string) string {
 
 // where returns the place of a setting, with its name unless the place includes it.
 func (o Origin) where() string {
-	if strings.HasPrefix(o.From, "--") || strings.HasPrefix(o.From, envPrefix) {
+	begins := func(prefix string) bool { return strings.HasPrefix(o.From, prefix) }
+	if begins("--") || slices.ContainsFunc(prefixes, begins) {
 		return o.From
 	}
 	return o.From + ": " + o.Name

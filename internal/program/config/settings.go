@@ -15,6 +15,9 @@ type setting struct {
 	auto string // what an empty def means
 	dev  string // the default with --dev; empty: the same
 	list bool   // it may be given several times
+	// exact says that commas and white space belong to the values where the items of a list are
+	// given one by one. The other lists are split there, too.
+	exact bool
 	// set parses and stores a value. A setting that is not a list gets exactly one text.
 	set func(text []string) error
 	// hide masks a value that may include a secret; nil: the whole value may be shown.
@@ -154,7 +157,7 @@ func (s *setting) texts(given ...string) []string {
 	return all
 }
 
-// env is the environment variable of s.
-func (s *setting) env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+// env is the environment variable of s, which begins with prefix.
+func (s *setting) env(prefix string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }

@@ -16,3 +16,11 @@ func ResolveStore(fs *pflag.FlagSet, environ []string) (Config, error) {
 	}
 	return c, c.finishRedis(origins)
 }
+
+// ResolveAdmin is Resolve for a command that asks the operator's listener of a hub on this
+// machine. It returns the address of the listener, and whether the listener speaks https. It
+// reads none of the files that settings name.
+func ResolveAdmin(fs *pflag.FlagSet, environ []string) (addr string, secure bool, err error) {
+	c, _, err := resolve(fs, environ)
+	return c.AdminListen, c.AdminTLSCert != "", err
+}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Overlay sets the flags in fs that the command line does not set: from an environment of
+// NAME=value, and from the YAML file that the flag `config` or its variable names. It is Resolve
+// for rspub and rssub, whose settings are flags. Known has the flags of all commands of the
+// program that are settings: a variable or a key that only another command has is left to that
+// command, and one that none has is an error. Prefix begins the variables, such as RSPUB_.
+//
+// A list in the file keeps its items as they are. In a variable, white space and commas separate
+// them. The error joins one for each mistake. Origins has the settings in fs, and is complete
+// only if there is no error.
+func Overlay(fs, known *pflag.FlagSet, prefix string, environ []string) (Origins, error) {
+	var table []setting
+	flags := layer{}
+	known.VisitAll(func(f *pflag.Flag) {
+		if own := fs.Lookup(f.Name); own != nil {
+			f = own
+		}
+		s := flagSetting(f)
+		table = append(table, s)
+		if f.Changed && fs.Lookup(f.Name) != nil {
+			flags[f.Name] = given{text: flagText(f), from: "--" + f.Name, items: true}
+		}
+	})
+	values, errs := fromAll(flags, prefix, environ, table)
+	var origins Origins
+	for i := range table {
+		s := &table[i]
+		if fs.Lookup(s.name) == nil {
+			continue
+		}
+		s.set = ignore // it has its value already
+		if _, given := values[s.name]; given && flags[s.name].from == "" {
+			s.set = overlay(fs, s.name)
+		}
+		o, err := s.apply(values[s.name], false)
+		origins, errs = append(origins, o), append(errs, err)
+	}
+	return origins, errors.Join(errs...)
+}
+
+// flagSetting describes a flag as a setting without a function to set it.
+func flagSetting(f *pflag.Flag) setting {
+	_, list := f.Value.(pflag.SliceValue)
+	s := setting{name: f.Name, help: f.Usage, list: list, exact: true}
+	if def := strings.Join(flagText(f), ","); list {
+		s.auto = cmp.Or(def, "none")
+	} else {
+		s.def, s.auto = def, "none"
+	}
+	return s
+}
+
+// flagText returns the values of a flag.
+func flagText(f *pflag.Flag) []string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
+}
+
+// overlay returns a function that sets a flag, which then counts as given.
+func overlay(fs *pflag.FlagSet, name string) func([]string) error {
+	return func(text []string) error {
+		f := fs.Lookup(name)
+		list, ok := f.Value.(pflag.SliceValue)
+		if !ok {
+			return cause(fs.Set(name, text[0]))
+		}
+		if err := list.Replace(text); err != nil {
+			return err
+		}
+		f.Changed = true
+		return nil
+	}
+}
+
+// cause is the error of the value itself, without the flag that pflag names in front of it.
+func cause(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalid.Unwrap()
+	}
+	return err
+}
