@@ -43,12 +43,17 @@ func (u *ui) fleet(r *http.Request) (fleet, error) {
 
 func (u *ui) now(r *http.Request) (view, error) {
 	f, err := u.fleet(r)
+	f.Failing, f.Slowest = f.Failing[:min(len(f.Failing), fewWorst)], f.Slowest[:min(len(f.Slowest), fewWorst)]
 	return view{Page: "now", Title: "Now", Data: f, Live: true}, err
 }
 
+// fewWorst is how many subscriptions of each list the page Now has. That of subscriptions has
+// all that the hubs name.
+const fewWorst = 10
+
 // listWithin is how long a page looks for the rows of a list. After that it shows what it has,
 // with a link to look on: a filter may select few of very many.
-const listWithin = 50 * time.Millisecond
+const listWithin = 40 * time.Millisecond
 
 // list is one page of rows, with the way to the next.
 type list[T any] struct {

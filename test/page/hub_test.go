@@ -26,6 +26,7 @@ type hub struct {
 	dir    string
 	public string // base URLs of its listeners, with a slash at the end
 	admin  string
+	name   string // the hub URI, that of public unless hubs share one
 	args   []string
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -47,7 +48,7 @@ func start(t *testing.T, args ...string) *hub {
 func newHub(t *testing.T, args ...string) *hub {
 	t.Helper()
 	listen, admin := ports.Addr(), ports.Addr()
-	h := &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), public: "http://" + listen + "/", admin: "http://" + admin + "/"}
+	h := &hub{t: t, dir: filepath.Join(t.TempDir(), "data"), public: "http://" + listen + "/", name: "http://" + listen + "/", admin: "http://" + admin + "/"}
 	h.args = append([]string{"serve", "--dev", "--listen", listen, "--public-url", h.public, "--admin-listen", admin, "--data-dir", h.dir, "--log-format", "json", "--topic-check=off"}, args...)
 	return h
 }

@@ -24,6 +24,8 @@ const (
 	wanted = 100 * time.Millisecond
 	// timings is how often each page is timed, and fewer times where it takes long.
 	timings = 100
+	// fleetURL is the hub URI of hubs that share a store.
+	fleetURL = "http://hub.example.org/"
 )
 
 // Three hubs share a Redis with 100,000 subscriptions: every page is the whole fleet's.
@@ -36,7 +38,9 @@ func TestLargeRedis(t *testing.T) {
 	seed(t, s)
 	var fleet []*hub
 	for _, name := range []string{"hub-1", "hub-2", "hub-3"} {
-		fleet = append(fleet, start(t, "--node-id="+name, "--redis-url", redis.URL()))
+		h := start(t, "--node-id="+name, "--redis-url", redis.URL(), "--public-url", fleetURL)
+		h.name = fleetURL
+		fleet = append(fleet, h)
 	}
 	large(t, fleet...)
 	allPages(t, fleet[0], "large", map[string][]string{

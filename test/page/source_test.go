@@ -43,7 +43,7 @@ func (s *source) try(changed ...string) (int, []byte) {
 	s.h.t.Helper()
 	from := s.until
 	s.until = from.Add(time.Minute)
-	return send(s.h.t, http.MethodPost, s.h.public, link(s.h.public, s.topic), []byte(document(from, s.until, changed...)))
+	return send(s.h.t, http.MethodPost, s.h.public, link(s.h.name, s.topic), []byte(document(from, s.until, changed...)))
 }
 
 // document is a change notification.
