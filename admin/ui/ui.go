@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"html/template"
@@ -82,6 +83,13 @@ type frame struct {
 	Done     string // what a form did a moment ago
 }
 
+// titles are those of pages about an error, where the name of the status says little.
+var titles = map[int]string{
+	http.StatusServiceUnavailable: "The hub cannot answer that now",
+	http.StatusBadRequest:         "That does not work",
+	http.StatusForbidden:          "You may not do that",
+}
+
 // show writes the view of a request.
 func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +98,7 @@ func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 		var no *refused
 		if errors.As(err, &no) {
 			status = no.Status
-			v = view{Page: u.wrong, Title: http.StatusText(no.Status), Data: no}
+			v = view{Page: u.wrong, Title: cmp.Or(titles[no.Status], http.StatusText(no.Status)), Data: no}
 		}
 		if v.To != "" {
 			http.Redirect(w, r, v.To, http.StatusSeeOther)

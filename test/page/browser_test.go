@@ -204,9 +204,17 @@ func (b *tab) dark(dark bool) {
 // text is what a person reads on the page who unfolds everything.
 func (b *tab) text() string {
 	b.t.Helper()
-	defer b.unfold()()
-	return ask[string](b, "document.body.innerText")
+	return ask[string](b, textOf)
 }
+
+// textOf is all in one, so that no other page comes between.
+const textOf = `(() => {
+  const folded = [...document.querySelectorAll("details:not([open])")];
+  folded.forEach((d) => d.open = true);
+  const text = document.body.innerText;
+  folded.forEach((d) => d.open = false);
+  return text;
+})()`
 
 // unfold shows what is folded, and returns what folds it again.
 func (b *tab) unfold() (fold func()) {

@@ -12,7 +12,7 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const old of document.querySelectorAll("[data-live][id]")) {
       const now = fresh.getElementById(old.id);
-      if (now && now.innerHTML !== old.innerHTML) old.replaceChildren(...now.childNodes);
+      if (now && now.innerHTML !== old.innerHTML) replace(old, now);
     }
     document.body.classList.remove("stale");
   } catch {
@@ -26,30 +26,50 @@ if (on) location.replace(on.href);
 
 if (every > 0) setInterval(refresh, every);
 
-function sort(heading) {
+// replace puts fresh figures in, and leaves the focus and the order of tables as they are.
+function replace(old, now) {
+  const focus = [...old.querySelectorAll(stops)].indexOf(document.activeElement);
+  const sorted = [...old.querySelectorAll("th")].map((th) => th.getAttribute("aria-sort"));
+  old.replaceChildren(...now.childNodes);
+  prepare(old);
+  old.querySelectorAll("th").forEach((th, i) => { if (sorted[i]) sort(th, sorted[i]); });
+  if (focus >= 0) old.querySelectorAll(stops)[focus]?.focus({ preventScroll: true });
+}
+
+// stops is what one comes to with the tab key.
+const stops = "a, table.sortable th, [tabindex]";
+
+function prepare(root) {
+  for (const heading of root.querySelectorAll("table.sortable th")) heading.tabIndex = 0;
+}
+
+function sort(heading, direction) {
   const table = heading.closest("table");
   const column = heading.cellIndex;
-  const down = heading.getAttribute("aria-sort") === "ascending";
   const key = (row) => {
     const cell = row.cells[column];
     const time = cell.querySelector("time");
     return time ? time.dateTime : cell.textContent.trim();
   };
   const rows = [...table.tBodies[0].rows].sort((a, b) => key(a).localeCompare(key(b), undefined, { numeric: true }));
-  if (down) rows.reverse();
+  if (direction === "descending") rows.reverse();
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  heading.setAttribute("aria-sort", direction);
   table.tBodies[0].append(...rows);
+}
+
+function turn(heading) {
+  sort(heading, heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending");
 }
 
 document.addEventListener("click", (e) => {
   const heading = e.target.closest("table.sortable th");
-  if (heading) sort(heading);
+  if (heading) turn(heading);
 });
 document.addEventListener("keydown", (e) => {
   if ((e.key === "Enter" || e.key === " ") && e.target.matches("table.sortable th")) {
     e.preventDefault();
-    sort(e.target);
+    turn(e.target);
   }
 });
-for (const heading of document.querySelectorAll("table.sortable th")) heading.tabIndex = 0;
+prepare(document);
