@@ -11,7 +11,7 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis interop page bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name c
 page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks some, UPDATE=1 writes docs/pictures
 	@for p in chromium npm redis-server; do tools/need $$p; done
 	cd test/page && $(GO) test -count=1 -v -timeout 45m -run '$(or $(RUN),.)' . -args -pictures=$(abspath bin/pictures) $(if $(UPDATE),-update)
+
+image: ## Build the image twice and run its commands as compose.yaml does; needs root. BUILDER= names an image with Go
+	@for p in buildah debootstrap redis-server; do tools/need $$p; done
+	$(GO) test -count=1 -v -timeout 30m ./test/image -args -image
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

@@ -126,6 +126,7 @@ var table = map[string]room{
 	"test/redistest": {layer: "4", may: "test/ports", third: "go-redis"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},
+	"test/image":     {layer: "4"},
 	"test/interop":   {layer: "4"},
 	"test/docs":      {layer: "4"},
 	"test/corpus":    {layer: "4"},
