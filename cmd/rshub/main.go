@@ -30,7 +30,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 		demoCommand(version), healthCommand(environ),
 		cli.Backup(env), restoreCommand(environ), exportCommand(environ, version), importCommand(environ), checkCommand(environ),
 		cli.Validate(), cli.Callback(), tokenCommand(environ),
-		cli.Group("config", "Show the settings of a hub", configShowCommand(environ)),
+		cli.Group("config", "Show, check and write the settings of a hub", configShowCommand(environ), configCheckCommand(environ), configInitCommand()),
 	)
 	root.Long = `rshub is a WebSub hub for ResourceSync change notifications.
 
