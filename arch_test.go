@@ -128,6 +128,7 @@ var table = map[string]room{
 	"test/bench":     {layer: "4"},
 	"test/image":     {layer: "4"},
 	"test/interop":   {layer: "4"},
+	"test/units":     {layer: "4"},
 	"test/docs":      {layer: "4"},
 	"test/corpus":    {layer: "4"},
 }

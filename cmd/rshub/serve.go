@@ -131,6 +131,7 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 		}
 		return err
 	}
+	go cli.Notify(ctx)
 	var failed error
 	select {
 	case <-ctx.Done():

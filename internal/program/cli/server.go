@@ -135,10 +135,11 @@ func (p *port) expires() time.Time {
 }
 
 // Serve answers with a handler until Stop. The certificates are watched until then or until
-// ctx ends. At the end of ctx readiness ends.
+// ctx ends. At the end of ctx readiness ends. The service manager is told of both.
 func (s *Server) Serve(ctx context.Context, h http.Handler) {
 	s.serve(ctx, h, s.Failed)
 	s.serveOperator(ctx)
+	go Notify(ctx)
 }
 
 func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
