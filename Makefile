@@ -11,7 +11,7 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image chart bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,7 @@ test: ## Vet, then run every test with the race detector; installs what it needs
 lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
 	$(LINT) run ./...
 	cd test/page && ../../$(LINT) run ./...
+	cd test/chart && ../../$(LINT) run ./...
 
 fmt: $(LINT) ## Format every Go file as the linters want it
 	$(LINT) fmt ./...
@@ -59,6 +60,9 @@ page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks
 image: ## Build the image twice and run its commands as compose.yaml does; needs root. BUILDER= names an image with Go
 	@for p in buildah debootstrap redis-server; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 30m ./test/image -args -image
+
+chart: ## Render the Helm chart with many values, and check it as helm lint and Kubernetes do; UPDATE=1 writes what it renders
+	cd test/chart && $(GO) test -count=1 -timeout 15m . $(if $(UPDATE),-args -update)
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

@@ -1,0 +1,415 @@
+// Package chart tests the Helm chart, with Helm as a library and the types of Kubernetes. It is a
+// module of its own, because both are large.
+package chart
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write what the chart renders to testdata, and the table of README.md")
+
+const folder = "../../helm/rshub"
+
+// sets are sets of values, and what of them renders is in testdata.
+var sets = map[string]string{
+	"embedded":   ``,
+	"volume":     `persistence: {size: 50Gi, storageClass: fast, annotations: {a: b}}`,
+	"claim":      `persistence: {existingClaim: data}`,
+	"redis":      `{replicaCount: 3, redis: {url: "redis://redis:6379"}}`,
+	"redissec":   `{replicaCount: 2, redis: {existingSecret: redis, secretKey: address, prefix: prod}, ownerLeaseSeconds: 60}`,
+	"ownkeys":    `secrets: {existingSecret: mine, adminTokenKey: token, sealKeysKey: keys}`,
+	"publishers": `publishers: {existingSecret: publishers}`,
+	"settings":   `settings: {topic-check: warn, retention-age: 72h, allow-cidr: "10.0.0.0/8,192.168.0.0/16"}`,
+	"ingress":    `ingress: {enabled: true, className: nginx, tlsSecret: hub-tls, annotations: {nginx.ingress.kubernetes.io/proxy-body-size: "0"}}`,
+	"gateway":    `gateway: {enabled: true, parentRefs: [{name: public, namespace: gateways}]}`,
+	"hpa":        `{redis: {url: "redis://redis:6379"}, autoscaling: {enabled: true, minReplicas: 3}}`,
+	"keda":       `{redis: {url: "redis://redis:6379"}, keda: {enabled: true, serverAddress: "http://prometheus:9090"}}`,
+	"metrics":    `metrics: {serviceMonitor: {enabled: true, labels: {release: prom}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}`,
+	"ends":       `{rspub: {enabled: true, publicUrl: "https://source.example.org/", resourcesClaim: resources, extraArgs: [--settle=5s]}, rssub: {enabled: true, sourceUrl: "https://source.example.org/", callbackUrl: "https://copy.example.org/"}}`,
+	"extras": `{image: {repository: example/rshub, tag: v1, pullSecrets: [pull]}, podLabels: {team: web}, podAnnotations: {note: x}, commonLabels: {part: hub},
+  nodeSelector: {disk: ssd}, tolerations: [{key: a, operator: Exists}], priorityClassName: high, resources: {limits: {memory: 512Mi}}, serviceAccount: {name: hub},
+  extraEnv: [{name: A, value: b}], extraVolumes: [{name: ca, configMap: {name: ca}}], extraVolumeMounts: [{name: ca, mountPath: /ca}],
+  networkPolicy: {adminFrom: [{namespaceSelector: {}}], redisTo: [{podSelector: {}}], extraEgress: [{to: [{podSelector: {}}]}]},
+  extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}, data: {a: b}}]}`,
+}
+
+// render renders the chart with values in YAML, as a new release called test.
+func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	c, err := loader.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	if _, has := given["publicUrl"]; !has {
+		given["publicUrl"] = "https://hub.example.org/"
+	}
+	all, err := util.ToRenderValues(c, given, common.ReleaseOptions{Name: "test", Namespace: "hubs", Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if text := strings.TrimSpace(files[name]); text != "" && !strings.HasSuffix(name, ".tpl") {
+			fmt.Fprintf(&out, "---\n# %s\n%s\n", name, text)
+		}
+	}
+	return out.String(), nil
+}
+
+// What each set of values renders is known, and the same each time.
+func TestRendered(t *testing.T) {
+	if len(sets) < 15 {
+		t.Errorf("only %d sets of values", len(sets))
+	}
+	for name, values := range sets {
+		t.Run(name, func(t *testing.T) {
+			got, err := render(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := render(t, values); err != nil || again != got {
+				t.Errorf("another rendering is different: %v", err)
+			}
+			file := filepath.Join("testdata", name+".yaml")
+			// The files of deploy/ are long, and TestFiles compares them.
+			known := regexp.MustCompile(`(?s)(\n  [a-z]+\.json: \|\n).*?(\n---|$)`).ReplaceAllString(got, "$1    ...$2")
+			known = regexp.MustCompile(`(?s)(kind: PrometheusRule.*?\nspec:\n).*?(\n---|$)`).ReplaceAllString(known, "$1  ...$2")
+			if *update {
+				if err := os.WriteFile(file, []byte(known), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if d := cmp.Diff(string(want), known); err != nil || d != "" {
+				t.Errorf("it renders something else (-update writes it): %v\n%s", err, d)
+			}
+			for _, object := range objects(got) {
+				decode(t, object)
+			}
+		})
+	}
+}
+
+func objects(text string) (all []string) {
+	for _, part := range strings.Split("\n"+text, "\n---\n") {
+		lines := slices.DeleteFunc(strings.Split(part, "\n"), func(line string) bool { return strings.HasPrefix(line, "# rshub/") })
+		if part = strings.TrimSpace(strings.Join(lines, "\n")); strings.Contains(part, "kind:") {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// kinds make an empty object of each kind.
+var kinds = map[string]func() any{
+	"apps/v1 Deployment": func() any { return &appsv1.Deployment{} }, "apps/v1 StatefulSet": func() any { return &appsv1.StatefulSet{} },
+	"v1 Service": func() any { return &corev1.Service{} }, "v1 ConfigMap": func() any { return &corev1.ConfigMap{} }, "v1 Pod": func() any { return &corev1.Pod{} },
+	"v1 ServiceAccount": func() any { return &corev1.ServiceAccount{} }, "batch/v1 Job": func() any { return &batchv1.Job{} },
+	"rbac.authorization.k8s.io/v1 Role": func() any { return &rbacv1.Role{} }, "rbac.authorization.k8s.io/v1 RoleBinding": func() any { return &rbacv1.RoleBinding{} },
+	"networking.k8s.io/v1 Ingress": func() any { return &networkingv1.Ingress{} }, "networking.k8s.io/v1 NetworkPolicy": func() any { return &networkingv1.NetworkPolicy{} },
+	"policy/v1 PodDisruptionBudget":          func() any { return &policyv1.PodDisruptionBudget{} },
+	"autoscaling/v2 HorizontalPodAutoscaler": func() any { return &autoscalingv2.HorizontalPodAutoscaler{} },
+	// Of others only the shape is looked at.
+	"gateway.networking.k8s.io/v1 HTTPRoute": nil, "keda.sh/v1alpha1 ScaledObject": nil,
+	"monitoring.coreos.com/v1 ServiceMonitor": nil, "monitoring.coreos.com/v1 PrometheusRule": nil,
+}
+
+// decode decodes an object strictly into the type of Kubernetes, and checks what all have in
+// common.
+func decode(t *testing.T, text string) {
+	t.Helper()
+	var head struct {
+		APIVersion, Kind string
+		Metadata         struct {
+			Name   string
+			Labels map[string]string
+		}
+		Spec map[string]any
+	}
+	if err := yaml.Unmarshal([]byte(text), &head); err != nil {
+		t.Errorf("%v in\n%s", err, text)
+		return
+	}
+	of := head.APIVersion + " " + head.Kind
+	empty, known := kinds[of]
+	switch {
+	case !known:
+		t.Errorf("%q is no kind that the test knows", of)
+	case empty != nil:
+		if err := yaml.UnmarshalStrict([]byte(text), empty()); err != nil {
+			t.Errorf("%s %s: %v", of, head.Metadata.Name, err)
+		}
+	case head.Spec == nil:
+		t.Errorf("%s has no spec", of)
+	}
+	if !strings.HasPrefix(head.Metadata.Name, "test-") || len(head.Metadata.Name) > 63 {
+		t.Errorf("%s is called %q", of, head.Metadata.Name)
+	}
+	var pod corev1.PodSpec
+	switch o := object(empty, text).(type) {
+	case *appsv1.Deployment:
+		pod = o.Spec.Template.Spec
+		matches(t, o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template.Labels)
+	case *appsv1.StatefulSet:
+		pod = o.Spec.Template.Spec
+		matches(t, o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template.Labels)
+	case *batchv1.Job:
+		pod = o.Spec.Template.Spec
+	case *corev1.Pod:
+		pod = o.Spec
+	default:
+		return
+	}
+	restricted(t, head.Metadata.Name, &pod)
+}
+
+func object(empty func() any, text string) any {
+	if empty == nil {
+		return nil
+	}
+	o := empty()
+	_ = yaml.Unmarshal([]byte(text), o) // the caller has done it strictly
+	return o
+}
+
+func matches(t *testing.T, name string, selector, labels map[string]string) {
+	t.Helper()
+	for k, v := range selector {
+		if labels[k] != v {
+			t.Errorf("%s selects %s=%s, and its pods have %q", name, k, v, labels[k])
+		}
+	}
+}
+
+// restricted checks the pod security standard of that name, and what else each pod has to have.
+func restricted(t *testing.T, name string, pod *corev1.PodSpec) {
+	t.Helper()
+	s := pod.SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser != 65532 || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%s: the security context of its pod is %+v", name, s)
+	}
+	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks || pod.AutomountServiceAccountToken == nil {
+		t.Errorf("%s: service links, or a token that nobody asked for", name)
+	}
+	volumes := map[string]bool{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	settings, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range pod.Containers {
+		for _, e := range c.Env {
+			if strings.HasPrefix(e.Name, "RSHUB_") && e.Name != "RSHUB_ADMIN_URL" && !bytes.Contains(settings, []byte("`"+e.Name+"`")) {
+				t.Errorf("%s: %s sets %s, which is no setting", name, c.Name, e.Name)
+			}
+		}
+		s := c.SecurityContext
+		if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: the security context of %s is %+v", name, c.Name, s)
+		}
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] && !slices.Contains([]string{"data", "state", "copy"}, m.Name) { // those of a volumeClaimTemplate
+				t.Errorf("%s mounts %s, which is no volume", name, m.Name)
+			}
+		}
+	}
+}
+
+// Values that can't work are refused with a sentence that says what to do.
+func TestRefused(t *testing.T) {
+	for values, says := range map[string]string{
+		`publicUrl: ""`:                                      "publicUrl is missing",
+		`publicUrl: hub.example.org`:                         "is not an absolute http or https URL",
+		`replicaCount: 2`:                                    "the embedded store is for one hub",
+		`replicaCount: 0`:                                    "replicaCount",
+		`autoscaling: {enabled: true}`:                       "need several hubs",
+		`redis: {url: "redis://u:p@redis"}`:                  "put the URL into a Secret",
+		`redis: {url: "redis://a", existingSecret: b}`:       "choose one",
+		`{redis: {url: "redis://a"}, keda: {enabled: true}}`: "keda.serverAddress is missing",
+		`{redis: {url: "redis://a"}, keda: {enabled: true}, autoscaling: {enabled: true}}`: "choose one",
+		`gateway: {enabled: true}`:             "gateway.parentRefs is empty",
+		`settings: {public-url: "https://x/"}`: "the chart sets it by itself",
+		`settings: {Topic_Check: warn}`:        "Topic_Check",
+		`rspub: {enabled: true}`:               "rspub needs",
+		`rssub: {enabled: true}`:               "rssub needs",
+		`replicas: 2`:                          "replicas",
+		`image: {name: x}`:                     "name",
+		`service: {type: Tunnel}`:              "type",
+		`replicaCount: two`:                    "replicaCount",
+	} {
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", values, err, says)
+		}
+	}
+}
+
+// The chart is without faults for helm lint --strict.
+func TestLint(t *testing.T) {
+	for _, m := range lint.RunAll(folder, map[string]any{"publicUrl": "https://hub.example.org/"}, "hubs").Messages {
+		if m.Severity > support.InfoSev {
+			t.Errorf("%s", m)
+		}
+	}
+}
+
+// The schema has each value, and each value has a row of the README.
+func TestSchema(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	schemaText, err := os.ReadFile(filepath.Join(folder, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := yaml.Unmarshal(schemaText, &schema); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "", values, schema)
+	readme, rows := filepath.Join(folder, "README.md"), table(string(text))
+	have, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(have), "<!-- table -->\n")
+	_, after, _ := strings.Cut(rest, "<!-- end of the table -->")
+	want := before + "<!-- table -->\n" + rows + "<!-- end of the table -->" + after
+	if *update {
+		if err := os.WriteFile(readme, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if d := cmp.Diff(want, string(have)); d != "" {
+		t.Errorf("the table of README.md is not that of values.yaml (-update writes it):\n%s", d)
+	}
+}
+
+func compare(t *testing.T, at string, values, schema map[string]any) {
+	t.Helper()
+	properties, _ := schema["properties"].(map[string]any)
+	if properties == nil {
+		return // any keys
+	}
+	if schema["additionalProperties"] != false {
+		t.Errorf("the schema takes unknown values below %q", at)
+	}
+	for name := range properties {
+		if _, ok := values[name]; !ok && at+name != "global" {
+			t.Errorf("the schema has %s%s, and values.yaml has not", at, name)
+		}
+	}
+	for name, value := range values {
+		of, ok := properties[name].(map[string]any)
+		if !ok {
+			t.Errorf("the schema lacks %s%s", at, name)
+			continue
+		}
+		if below, ok := value.(map[string]any); ok {
+			compare(t, at+name+".", below, of)
+		}
+	}
+}
+
+// table is values.yaml as the rows of a table: the name, what it is by default, and its comment.
+func table(text string) string {
+	var out strings.Builder
+	out.WriteString("| value | default | what it is |\n|---|---|---|\n")
+	var path []string
+	var comment []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		body := strings.TrimLeft(line, " ")
+		depth := (len(line) - len(body)) / 2
+		if c, ok := strings.CutPrefix(body, "#"); ok {
+			comment = append(comment, strings.TrimPrefix(strings.TrimSpace(c), "-- "))
+			continue
+		}
+		name, value, ok := strings.Cut(body, ":")
+		if body == "" || !ok {
+			comment = nil
+			continue
+		}
+		path = append(path[:depth], name)
+		if value = strings.TrimSpace(value); value == "" {
+			value = "..."
+		}
+		fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", strings.Join(path, "."), value, strings.ReplaceAll(strings.Join(comment, " "), "|", `\|`))
+		comment = nil
+	}
+	return out.String()
+}
+
+// Dashboards and rules of the chart are those of deploy/: a chart can't reach out of its folder.
+func TestFiles(t *testing.T) {
+	pairs := map[string]string{filepath.Join(folder, "files/rules.yaml"): "../../deploy/prometheus/rules.yaml"}
+	dashboards, err := filepath.Glob("../../deploy/grafana/*.json")
+	if err != nil || len(dashboards) == 0 {
+		t.Fatal(dashboards, err)
+	}
+	for _, d := range dashboards {
+		pairs[filepath.Join(folder, "files", filepath.Base(d))] = d
+	}
+	for copied, from := range pairs {
+		want, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(copied, want, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not %s (-update copies it): %v", copied, from, err)
+		}
+	}
+	got, err := render(t, sets["metrics"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := func(text string) string { return strings.Join(strings.Fields(text), " ") } // it is indented in an object
+	for from := range maps.Values(pairs) {
+		if text, err := os.ReadFile(from); err != nil || !strings.Contains(packed(got), packed(string(text))) {
+			t.Errorf("%s is not in what the chart renders: %v", from, err)
+		}
+	}
+}
