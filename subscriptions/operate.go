@@ -146,7 +146,7 @@ func (s *Service) Replay(since time.Time) func(ctx context.Context, id uuid.UUID
 		defer mu.Unlock()
 		p, ok := found[topic]
 		if !ok {
-			if p, err = s.before(ctx, topic, since); err == nil {
+			if p, err = s.o.replayStart(ctx, topic, since); err == nil {
 				found[topic] = p
 			}
 		}
@@ -199,11 +199,11 @@ type replayStart struct {
 // entry was appended: what a Source may be ahead of the hub, and the differences of clocks.
 const aheadAtMost = 15 * time.Minute
 
-// before returns the anchor before the first retained entry of a topic whose End is after
+// replayStart returns the anchor before the first retained entry of a topic whose End is after
 // since. If there is no such entry, that is the anchor of the last one. It does not read the
 // entries that were appended long before since, because they end before it.
-func (s *Service) before(ctx context.Context, topic string, since time.Time) (p replayStart, err error) {
-	if p.head, err = s.o.Heads.Head(ctx, topic); err != nil {
+func (o *Options) replayStart(ctx context.Context, topic string, since time.Time) (p replayStart, err error) {
+	if p.head, err = o.Heads.Head(ctx, topic); err != nil {
 		return p, err
 	}
 	p.at = p.head.Trimmed
@@ -215,7 +215,7 @@ func (s *Service) before(ctx context.Context, topic string, since time.Time) (p 
 		p.at = journal.Anchor{Position: begin}
 	}
 	for {
-		entries, err := s.o.Entries.Read(ctx, topic, p.at, entriesPage, 0)
+		entries, err := o.Entries.Read(ctx, topic, p.at, entriesPage, 0)
 		if next, ok := journal.ReadOn(err); ok {
 			if errors.Is(err, journal.ErrDamaged) && next.Until.After(since) {
 				return p, nil // delivery passes it over, or can read it later

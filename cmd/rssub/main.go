@@ -17,6 +17,12 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// optionFlags are the flags for options that errors of the packages name.
+var optionFlags = map[string]string{
+	"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
+	"Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
+}
+
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	follow, listen := followCommand(), listenCommand() //nolint:contextcheck // cobra gives them ctx
@@ -32,10 +38,7 @@ Flags can also be set in the environment and in a file: rssub config show --help
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
 	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev    a copy of a Source"
-	root.Annotations = map[string]string{
-		"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
-		"Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
-	}
+	root.Annotations = optionFlags
 	cli.Configure(root, os.Environ(), []string{"unsubscribe"}, follow, listen) //nolint:contextcheck // the same
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})

@@ -207,8 +207,8 @@ func (m *metrics) ready() []admin.Check {
 		}
 	}
 	return []admin.Check{
-		{Name: "callback", Holds: "it takes notifications", Err: m.of.ready()},
-		{Name: "state", Holds: "it can be written, and there is room", Err: stored},
+		{Name: "callback", Holds: "it takes notifications", Err: cli.NameFlags(m.of.ready(), optionFlags)},
+		{Name: "state", Holds: "it can be written, and there is room", Err: cli.NameFlags(stored, optionFlags)},
 		{Name: "subscriptions", Holds: cmp.Or(strings.Join(says, "; "), "there is nothing to subscribe to yet")},
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -57,6 +58,15 @@ func flagNames(options map[string]string) *strings.Replacer {
 		return nil
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// NameFlags returns an error whose text names flags in place of options, as Execute does. Nil
+// stays nil.
+func NameFlags(err error, options map[string]string) error {
+	if r := flagNames(options); err != nil && r != nil {
+		return errors.New(r.Replace(err.Error()))
+	}
+	return err
 }
 
 // flush writes what is left of a character that never ended.

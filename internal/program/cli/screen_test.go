@@ -153,3 +153,14 @@ func TestOptionsAreNamedByTheirFlags(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestNameFlags(t *testing.T) {
+	options := map[string]string{"Options.MinFree": "--min-free-disk", "Other": "not a flag"}
+	err := NameFlags(errors.New("less is free than 256 MiB (Options.MinFree); see Options.MinFree"), options)
+	if err == nil || err.Error() != "less is free than 256 MiB (--min-free-disk); see --min-free-disk" {
+		t.Error(err)
+	}
+	if NameFlags(nil, options) != nil {
+		t.Error("no error becomes one")
+	}
+}
