@@ -181,7 +181,7 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 	}
 	links := []string{at(one, first.URL), at(two, first.URL), at(one, second.URL), at(two, second.URL)}
 	for _, link := range links {
-		visit(t, link, nil, http.StatusOK, "failing", "The callback answers 503 Service Unavailable", html.EscapeString(topic), `<button name="action" value="retry">`, "1 notification", "There is none")
+		visit(t, link, nil, http.StatusOK, "failing", "The callback answers 503 Service Unavailable", html.EscapeString(topic), `<button name="action" value="retry">`, "1 notification", "No gap is recorded")
 	}
 	style := links[0][:strings.LastIndex(links[0], "/")] + "/static/style.css"
 	if code, body := get(t, style); code != http.StatusOK || !strings.Contains(body, "--ink") {
