@@ -84,7 +84,7 @@ func TestScript(t *testing.T) {
 	ask[any](b, "globalThis.same = true, null")
 	r := receive(t, "127.0.0.6")
 	h.subscribe("https://library.example.org/more/capabilitylist.xml", many(r.url+"/ok/mirror", 7)...)
-	b.await(h, "24")
+	b.await(h, "active\n24")
 	if !ask[bool](b, "globalThis.same === true") {
 		t.Error("the page was loaded anew")
 	}
@@ -99,7 +99,7 @@ func TestScript(t *testing.T) {
 	}
 	down := order()
 	h.subscribe("https://library.example.org/more/capabilitylist.xml", r.url+"/ok/another")
-	b.await(h, "25") // active: refreshed once more
+	b.await(h, "active\n25")
 	if got := order(); got != down || !ask[bool](b, `document.activeElement.matches("#now-failing th[aria-sort=descending]")`) {
 		t.Errorf("after the figures were refreshed the order is %s, and was %s", got, down)
 	}

@@ -14,7 +14,7 @@ import (
 
 // receivers is a server for callbacks. The first part of a path says how a delivery is
 // answered; every request for verification is confirmed. A GET of /page/... is answered with
-// a page that wants to run, with a word of 1 MiB.
+// a page that wants to run, with a word of nearly 1 MiB: pages read no longer documents.
 //
 //	/ok/...       204
 //	/400/...      400 with a body
@@ -48,7 +48,7 @@ func receive(t *testing.T, ip string) *receivers {
 func (r *receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Method == http.MethodGet && strings.HasPrefix(req.URL.Path, "/page/") {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, strings.Join(hostile, "\n")+strings.Repeat("w", 1<<20))
+		_, _ = io.WriteString(w, strings.Join(hostile, "\n")+strings.Repeat("w", 1<<20-16<<10))
 		return
 	}
 	if req.Method == http.MethodGet {
