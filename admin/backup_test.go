@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,32 @@ func TestBackup(t *testing.T) {
 		failure = err
 		resp, body = send(t, http.MethodPost, url, "Authorization: Bearer t")
 		wantProblem(t, resp, body, want, "")
+	}
+}
+
+// limited notes whether a limit is set for reading.
+type limited struct {
+	*httptest.ResponseRecorder
+	reads bool
+}
+
+func (l *limited) SetReadDeadline(at time.Time) error { l.reads = !at.IsZero(); return nil }
+
+// A backup may take as long as it needs. A limit for reading would end its context, however
+// long ago the request was read; the other changes have one.
+func TestBackupTakesItsTime(t *testing.T) {
+	h := New(Options{Reload: func() []Reloaded { return nil }, Backup: func(ctx context.Context) (*Backup, error) {
+		if _, ok := ctx.Deadline(); ok {
+			t.Error("its context has a time limit")
+		}
+		return &Backup{Content: newFakeBackup(strings.NewReader("")), Size: 0}, nil
+	}})
+	for path, want := range map[string]bool{"/api/v1/backup": false, "/api/v1/reload": true} {
+		w := &limited{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+path, nil))
+		if w.Code != http.StatusOK || w.reads != want {
+			t.Errorf("%s: %d, a limit for reading: %t", path, w.Code, w.reads)
+		}
 	}
 }
 

@@ -38,23 +38,27 @@ const endNotice = "The operator of the hub has ended the subscription."
 // change is the handler of a call that changes something. Do returns the answer, and the
 // log field that names what it changed. Each call writes one log line, also if it fails.
 func (a *Options) change(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
-	return a.logged(action, func(r *http.Request) (any, zap.Field, error) {
+	handle := a.logged(action, func(r *http.Request) (any, zap.Field, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 		defer cancel()
 		return do(r.WithContext(ctx))
 	})
+	return func(w http.ResponseWriter, r *http.Request) error {
+		// The body has to arrive in the same time. Not every ResponseWriter of a test
+		// supports that.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(changeTimeout))
+		return handle(w, r)
+	}
 }
 
-// logged is change for what may take longer, and ends if the client disconnects.
+// logged is change without a time limit: the context ends if the client disconnects. There is no
+// limit for reading either, because package http ends the context when that has passed.
 func (a *Options) logged(action string, do func(r *http.Request) (answer any, what zap.Field, err error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if RoleOf(r.Context()) != Operator {
 			return refuse(http.StatusForbidden, "A reader, such as one with the token of --admin-readonly-token-file, may change nothing. Use the token of --admin-token-file, or the role operator.")
 		}
 		began := time.Now()
-		// The body has to arrive in the same time. Not every ResponseWriter of a test
-		// supports that.
-		_ = http.NewResponseController(w).SetReadDeadline(began.Add(changeTimeout))
 		answer, what, err := do(r)
 
 		status, outcome, reason := http.StatusOK, "done", zap.Skip()
