@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,13 +99,13 @@ type changer struct {
 	waiting []uuid.UUID
 }
 
-// walkMany does it with those after an id that f selects. If it fails after some were done,
-// the next call continues after the last whole batch.
+// walkMany does it with those after an id that f selects. If a whole batch fails after others
+// were done, the next call begins with it.
 func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
 	until, now := time.Now().Add(manyTime), a.Now()
 	batchEnd := after
-	failed := func(err error) error {
-		if m.Done == 0 {
+	stopped := func(err error) error {
+		if err == nil || m.Done == 0 {
 			return err
 		}
 		m.Next, m.Error = batchEnd.String(), problemOf(err).detail
@@ -113,7 +113,7 @@ func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, 
 	}
 	for rec, err := range walk(ctx, after, a.Subscriptions.List, recordID) {
 		if err != nil {
-			return failed(err)
+			return stopped(err)
 		}
 		if time.Now().After(until) {
 			m.Next = after.String()
@@ -129,41 +129,50 @@ func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, 
 		}
 		if m.waiting = append(m.waiting, after); len(m.waiting) == batch {
 			if err := m.flush(ctx); err != nil {
-				return failed(err)
+				return stopped(err)
 			}
 			batchEnd = after
 		}
 	}
-	if err := m.flush(ctx); err != nil {
-		return failed(err)
-	}
-	return nil
+	return stopped(m.flush(ctx))
 }
 
 // flush does it with those that wait, several at once, so that stores commit many changes
-// together. It skips those for which the action means nothing.
+// together. It skips those for which there is nothing to do, and counts those that fail. An
+// error says that all failed, or that the time is over.
 func (m *changer) flush(ctx context.Context) error {
-	var done, skipped atomic.Int64
-	all, ctx := errgroup.WithContext(ctx)
+	results := make([]error, len(m.waiting))
+	var all errgroup.Group
 	all.SetLimit(shardsAtOnce)
-	for _, id := range m.waiting {
+	for i, id := range m.waiting {
 		all.Go(func() error {
-			err := m.do(ctx, id)
-			switch {
-			case err == nil:
-				done.Add(1)
-			case errors.Is(err, subscriptions.ErrNotFound), errors.Is(err, subscriptions.ErrEnded), errors.Is(err, subscriptions.ErrPaused),
-				errors.Is(err, subscriptions.ErrUnchanged):
-				skipped.Add(1)
-			default:
-				return err
-			}
+			results[i] = m.do(ctx, id)
 			return nil
 		})
 	}
-	err := all.Wait()
-	m.Done, m.Skipped, m.waiting = m.Done+int(done.Load()), m.Skipped+int(skipped.Load()), m.waiting[:0]
-	return err
+	_ = all.Wait() // the results have the errors
+	m.waiting = m.waiting[:0]
+	var first error
+	failed := 0
+	for _, err := range results {
+		switch {
+		case err == nil:
+			m.Done++
+		case errors.Is(err, subscriptions.ErrNotFound), errors.Is(err, subscriptions.ErrEnded), errors.Is(err, subscriptions.ErrPaused),
+			errors.Is(err, subscriptions.ErrUnchanged):
+			m.Skipped++
+		default:
+			first = cmp.Or(first, err)
+			failed++
+		}
+	}
+	if failed > 0 && (failed == len(results) || ctx.Err() != nil) {
+		return first
+	}
+	if m.Failed += failed; failed > 0 && m.Error == "" {
+		m.Error = problemOf(first).detail
+	}
+	return nil
 }
 
 // readMany reads the body of a change of many subscriptions.
@@ -187,7 +196,13 @@ func (m Many) unfinished() bool { return m.Next != "" }
 func (m Many) String() string {
 	text := fmt.Sprintf("%d done", m.Done)
 	if m.Skipped > 0 {
-		text += fmt.Sprintf(", %d skipped because there was nothing to do: they ended, were never verified, or are like that already", m.Skipped)
+		text += fmt.Sprintf(", %d skipped because there was nothing to do: they ended, were never verified, are paused, or are like that already", m.Skipped)
+	}
+	if m.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", m.Failed)
+	}
+	if m.Error != "" {
+		text += ": " + m.Error
 	}
 	return text
 }

@@ -66,23 +66,38 @@ func TestManyAtOnce(t *testing.T) {
 	if m := decodeBody[Many](t, body); resp.status != 200 || m != (Many{Matched: 600, Done: 598, Skipped: 2}) || len(c.done) != 598 {
 		t.Errorf("retried: %d %s, %d done", resp.status, body, len(c.done))
 	}
-	l.line(t, zapcore.InfoLevel, map[string]any{"action": "many", "selected": "retry host=many.example: 598 done, 2 skipped because there was nothing to do: they ended, were never verified, or are like that already", "who": "local"})
+	l.line(t, zapcore.InfoLevel, map[string]any{"action": "many", "selected": "retry host=many.example: 598 done, 2 skipped because there was nothing to do: they ended, were never verified, are paused, or are like that already", "who": "local"})
 	// From the middle on.
 	resp, body = call("?host=many.example&after=80000000-0000-0000-0000-000000000000", `{"action": "retry"}`)
 	if m := decodeBody[Many](t, body); resp.status != 200 || m.Done < 200 || m.Done > 400 {
 		t.Errorf("half of them: %d %s", resp.status, body)
 	}
-	// A failure after some were done: it goes on behind the last whole batch.
 	slices.SortFunc(ids, func(a, b uuid.UUID) int {
 		return cmp.Or(cmp.Compare(subscriptions.Shard(a), subscriptions.Shard(b)), bytes.Compare(a[:], b[:]))
 	})
+	// One that fails keeps no other back, and is counted.
 	clear(c.done)
-	c.refuse = map[uuid.UUID]error{ids[batch+50]: errors.New("the store is away")}
+	c.refuse = map[uuid.UUID]error{ids[batch+50]: errors.New("it is damaged")}
 	resp, body = call("?host=many.example", `{"action": "retry"}`)
 	m := decodeBody[Many](t, body)
-	if resp.status != http.StatusAccepted || m.Next != ids[batch-1].String() || !strings.Contains(m.Error, "the store is away") || m.Done < batch {
-		t.Errorf("a failure in the second batch: %d %s, want next %v", resp.status, body, ids[batch-1])
+	if resp.status != http.StatusOK || m.Failed != 1 || m.Done != 599 || m.Next != "" || !strings.Contains(m.Error, "it is damaged") {
+		t.Errorf("with one that fails: %d %s", resp.status, body)
 	}
+	if text := m.String(); !strings.Contains(text, "599 done, 1 failed: ") || !strings.Contains(text, "it is damaged") {
+		t.Errorf("the log says %q", text)
+	}
+	// If nothing works any more, it goes on where that began.
+	clear(c.done)
+	for _, id := range ids[batch:] {
+		c.refuse[id] = errors.New("the store is away")
+	}
+	resp, body = call("?host=many.example", `{"action": "retry"}`)
+	m = decodeBody[Many](t, body)
+	if resp.status != http.StatusAccepted || m.Next != ids[batch-1].String() || !strings.Contains(m.Error, "the store is away") || m.Done != batch {
+		t.Errorf("a store that goes away: %d %s, want next %v", resp.status, body, ids[batch-1])
+	}
+	resp, body = call("?host=many.example&after="+m.Next, `{"action": "retry"}`)
+	wantProblem(t, resp, body, http.StatusServiceUnavailable, "the store is away")
 	c.refuse = nil
 	resp, body = call("?host=many.example&after="+m.Next, `{"action": "retry"}`)
 	if again := decodeBody[Many](t, body); resp.status != 200 || len(c.done) != 600 || again.Done != 600-batch {

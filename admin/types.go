@@ -308,14 +308,15 @@ type ManyRequest struct {
 }
 
 // Many is its answer, and that of GET /api/v1/subscriptions/count. 200: all is done. 202:
-// there was too much to do for one call, or it failed after some were done, as Error says; the
-// next call continues with ?after= and Next.
+// there was too much to do for one call, or the store failed after some were done; the next
+// call continues with ?after= and Next.
 type Many struct {
 	Matched int    `json:"matched"` // subscriptions that the query selects
 	Done    int    `json:"done"`
 	Skipped int    `json:"skipped"` // those for which the action means nothing, or that are like that already
+	Failed  int    `json:"failed,omitempty"`
 	Next    string `json:"next,omitempty"`
-	Error   string `json:"error,omitempty"`
+	Error   string `json:"error,omitempty"` // why one failed, or the store
 }
 
 // ReplayRequest is what POST .../replay takes.

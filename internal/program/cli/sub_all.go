@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -76,17 +77,26 @@ something that subscribers notice.`,
 			}
 		}
 		m, err := eachPage(r, http.MethodPost, subscriptions.path, query, req)
-		if err != nil {
+		if err != nil && m.Done == 0 {
 			return err
 		}
 		if r.json {
-			return WriteJSON(r.cmd.OutOrStdout(), m)
+			if err := WriteJSON(r.cmd.OutOrStdout(), m); err != nil {
+				return err
+			}
+		} else {
+			text := quantity.Count(int64(m.Done), "subscription", "subscriptions") + " " + action.done + "."
+			if m.Skipped > 0 {
+				text += " " + quantity.Count(int64(m.Skipped), "was", "were") + " skipped, because there was nothing to do."
+			}
+			say(r.cmd.OutOrStdout(), "%s\n", text)
 		}
-		text := quantity.Count(int64(m.Done), "subscription", "subscriptions") + " " + action.done + "."
-		if m.Skipped > 0 {
-			text += " " + quantity.Count(int64(m.Skipped), "was", "were") + " skipped, because there was nothing to do."
+		switch {
+		case err != nil:
+			return Fail(ExitPartial, "the others were not done: %w", err)
+		case m.Failed > 0:
+			return Fail(ExitPartial, "%s failed: %s", quantity.Count(int64(m.Failed), "subscription", "subscriptions"), Line(m.Error))
 		}
-		say(r.cmd.OutOrStdout(), "%s\n", text)
 		return nil
 	})
 }
@@ -100,10 +110,8 @@ func eachPage(r *run, method, path string, query url.Values, body any) (sum admi
 		if err := r.client.call(r.cmd.Context(), method, path, query, body, &m); err != nil {
 			return sum, err
 		}
-		sum.Matched, sum.Done, sum.Skipped = sum.Matched+m.Matched, sum.Done+m.Done, sum.Skipped+m.Skipped
-		if m.Error != "" {
-			return sum, Fail(ExitPartial, "%s %s before this: %s\nDo it again for the others; those that are done are skipped or done once more", quantity.Count(int64(sum.Done), "subscription", "subscriptions"), "done", Line(m.Error))
-		}
+		sum.Matched, sum.Done, sum.Skipped, sum.Failed = sum.Matched+m.Matched, sum.Done+m.Done, sum.Skipped+m.Skipped, sum.Failed+m.Failed
+		sum.Error = cmp.Or(sum.Error, m.Error)
 		if m.Next == "" {
 			return sum, nil
 		}
