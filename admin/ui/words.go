@@ -112,27 +112,17 @@ func host(callback string) string {
 	return u.Host
 }
 
-// Lists show so many characters of a URL, and of a sentence.
+// Lists show so many bytes of a URL, and of a sentence.
 const (
 	maxURL      = 200
 	maxSentence = 400
 )
 
 // short is the beginning of a URL. The page about one thing has it whole.
-func short(text string) string { return cut(text, maxURL) }
+func short(text string) string { return admin.Cut(text, maxURL) }
 
 // sentence is the beginning of a sentence.
-func sentence(text string) string { return cut(text, maxSentence) }
-
-func cut(text string, most int) string {
-	n := 0
-	for i := range text {
-		if n++; n > most {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}
+func sentence(text string) string { return admin.Cut(text, maxSentence) }
 
 // topicID is the id of a topic.
 func topicID(topic string) string { return journal.TopicID(topic).String() }

@@ -274,11 +274,8 @@ func openImport(stdin io.Reader, name string) (f *os.File, closing func(), err e
 		}
 		return f, closing, err
 	}
-	if f, err = os.CreateTemp("", "rshub-import-"); err != nil {
+	if f, err = atomicfile.Nameless(""); err != nil {
 		return nil, nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, nil, errors.Join(err, f.Close())
 	}
 	if _, err := io.Copy(f, stdin); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("reading standard input: %w", err), f.Close())

@@ -27,9 +27,9 @@ func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 	return &reconciler{o: o, log: o.Log, source: source, tree: f.tree, fetcher: f, state: f.state}
 }
 
-// change carries out changes that came one after the other: the last one of each resource,
-// and deletions first, so that a folder may replace a file. If the file was never fetched,
-// a failure to fetch it ends too.
+// change carries out consecutive changes: only the last one of each resource, and deletions
+// first, so that a folder may replace a file. The deletion of a resource that was never fetched
+// ends its retries.
 func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) error {
 	last := map[string]int{}
 	for i := range wants {

@@ -88,3 +88,16 @@ func SyncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// Nameless returns a new file in a folder that has no name any more, so that nothing of it stays
+// when it is closed, or when the process ends. An empty folder is that for temporary files.
+func Nameless(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "rshub-*.part")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

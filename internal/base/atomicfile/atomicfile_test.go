@@ -83,3 +83,28 @@ func TestWrite(t *testing.T) {
 		})
 	}
 }
+
+// Nothing of a file without a name is in its folder.
+func TestNameless(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Nameless(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("text"); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v in the folder, %v", files, err)
+	}
+	b := make([]byte, 4)
+	if _, err := f.ReadAt(b, 0); err != nil || string(b) != "text" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Nameless(dir + "/none"); err == nil {
+		t.Error("a folder that is not there is none")
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/cluster"
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/internal/engine/transfer"
 	"github.com/rshub/rshub/internal/program/config"
@@ -48,20 +49,18 @@ func (b *backups) write(ctx context.Context) (f *os.File, size int64, err error)
 	if b.app.backend.board == nil { // the store is in the data folder
 		dir = cfg.DataDir
 	}
-	if f, err = os.CreateTemp(dir, "backup-*.part"); err != nil {
+	keys, err := sealKeys(*cfg, b.app.log)
+	if err != nil {
+		return nil, 0, err
+	}
+	o := transfer.ExportOptions{Notifications: true, Keys: keys, Program: b.app.version, Now: time.Now()}
+	if keys == nil {
+		o.Secrets = PlainSecrets // as they are in the store
+	}
+	if f, err = atomicfile.Nameless(dir); err != nil {
 		return nil, 0, fmt.Errorf("the hub can't write a backup: %w", err)
 	}
-	err = os.Remove(f.Name())
-	if err == nil {
-		keys, keysErr := sealKeys(*cfg, b.app.log)
-		o := transfer.ExportOptions{Notifications: true, Keys: keys, Program: b.app.version, Now: time.Now()}
-		if keys == nil {
-			o.Secrets = PlainSecrets // as they are in the store
-		}
-		if err = keysErr; err == nil {
-			_, err = transfer.Export(ctx, &roomWriter{to: f, dir: dir, least: cfg.MinFreeDisk}, b.app.backend, o)
-		}
-	}
+	_, err = transfer.Export(ctx, &roomWriter{to: f, dir: dir, least: cfg.MinFreeDisk}, b.app.backend, o)
 	if err == nil {
 		size, err = f.Seek(0, io.SeekCurrent)
 	}

@@ -223,7 +223,7 @@ func TestBackupsOfAHub(t *testing.T) {
 	if _, err := a.backups.make(t.Context()); !errors.Is(err, admin.ErrBackupRuns) {
 		t.Errorf("a second one while the first is read: %v", err)
 	}
-	if files, _ := filepath.Glob(filepath.Join(a.cfg.DataDir, "backup*")); len(files) > 0 {
+	if files, _ := filepath.Glob(filepath.Join(a.cfg.DataDir, "*.part")); len(files) > 0 {
 		t.Errorf("a crash would leave %v", files)
 	}
 	// The store goes on, and the file stays as it was.
