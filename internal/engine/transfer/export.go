@@ -176,7 +176,7 @@ func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retained
 	kept := &retainedLine{}
 	trimmedTo := func(a journal.Anchor) { kept = &retainedLine{Trimmed: ofAnchor(a)} }
 	trimmedTo(h.Trimmed)
-	for after := h.Trimmed; after.Seq < h.Last.Seq; {
+	for after := h.Trimmed; after.Position < h.Last.Position; { // the seq of a damaged one may be unknown
 		entries, err := x.from.Read(ctx, h.Topic, after, readAtOnce, readBytes)
 		trimmed, isTrimmed := errors.AsType[*journal.TrimmedError](err)
 		damaged, isDamaged := errors.AsType[*journal.DamagedError](err)
@@ -195,7 +195,7 @@ func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retained
 			return nil, fmt.Errorf("the newest notifications of %s disappeared meanwhile; try again", h.Topic)
 		}
 		for _, e := range entries {
-			if after = e.Anchor(); e.Seq > h.Last.Seq {
+			if after = e.Anchor(); e.Position > h.Last.Position {
 				break
 			}
 			if e.Body == nil && e.Size > 0 {
@@ -217,7 +217,7 @@ func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retained
 			kept.Bytes += e.Size
 		}
 	}
-	if kept.Trimmed.Seq >= h.Last.Seq {
+	if kept.Trimmed.Position >= uint64(h.Last.Position) {
 		return nil, nil
 	}
 	return kept, nil
