@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +82,11 @@ func (m memory) damage(t testing.TB, topic string, seq uint64, how storetest.Dam
 		t.Fatal(err)
 	}
 	entries, err := m.Read(t.Context(), topic, h.Trimmed, 1000, 0)
-	for _, e := range entries {
-		if err == nil && e.Seq == seq {
-			err = m.Harness().Damage(topic, e, how)
-		}
+	at := slices.IndexFunc(entries, func(e journal.Entry) bool { return e.Seq == seq })
+	if err != nil || at < 0 {
+		t.Fatalf("notification %d of %s is not there: %v", seq, topic, err)
 	}
-	if err != nil {
+	if err := m.Harness().Damage(topic, entries[at], how); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -510,9 +510,9 @@ func TestBackupOfDamage(t *testing.T) {
 	m := newMemory()
 	topic := topicName(0)
 	h := m.publish(t, topic, 5)
-	for seq, how := range map[uint64]storetest.Damage{2: storetest.DamagedBody, 4: storetest.DamagedEntry, 5: storetest.DamagedEntry} {
-		m.damage(t, topic, seq, how)
-	}
+	m.damage(t, topic, 5, storetest.DamagedEntry)
+	m.damage(t, topic, 4, storetest.DamagedEntry)
+	m.damage(t, topic, 2, storetest.DamagedBody)
 	file, told := export(t, m, transfer.ExportOptions{Secrets: transfer.SecretsPlain, Notifications: true})
 	if told.Damaged != 3 || told.Notifications != 2 {
 		t.Errorf("told %+v", told)
