@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -56,48 +54,30 @@ func configCheckCommand(environ []string) *cobra.Command {
 		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of a hub", Args: cobra.NoArgs,
 		Long: `Reads the settings as ` + "`rshub serve`" + ` would, with the files that they name, and reports
 all mistakes at once. It starts nothing, and opens neither the store nor an address.
-It warns of settings that are valid and risky.
+It warns of settings that are valid and risky, and refuses a hub that others can reach
+and that has no --public-url.
 
 ` + settingsHelp,
 		Example: "  rshub config check --config /etc/rshub/rshub.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := settingsOf(cmd, environ)
+			cfg, origins, err := settingsOf(cmd, environ)
 			if err != nil {
 				return err
+			}
+			if err := cfg.Complete(); err != nil {
+				return cli.Incomplete(origins, err)
 			}
 			for _, w := range cfg.Warnings() {
 				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+cli.Line(w))
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "The settings are right.")
-			return err
+			return cli.SettingsRight(cmd)
 		},
 	}
 	config.AddFlags(cmd.Flags())
 	return cmd
 }
 
-func configInitCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "init FILE", Short: "Write a file with every setting, commented out", Args: cobra.ExactArgs(1),
-		Long: `Writes a file for --config that has every setting of a hub with its meaning and its
-default, all commented out. It does not overwrite a file.`,
-		Example: "  rshub config init /etc/rshub/rshub.yaml",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it has no secrets, and the hub's user reads it
-			if errors.Is(err, os.ErrExist) {
-				return cli.Fail(cli.ExitRefused, "%s is there already, and stays as it is", args[0])
-			}
-			if err != nil {
-				return err
-			}
-			_, err = f.WriteString(config.Template())
-			if err = errors.Join(err, f.Close()); err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is written; edit it, then: rshub config check --config %s\n", args[0], args[0])
-			}
-			return err
-		},
-	}
-}
+func configInitCommand() *cobra.Command { return cli.InitSettings("rshub", config.Template) }
 
 func healthCommand(environ []string) *cobra.Command {
 	cmd := cli.Health("rshub", func(cmd *cobra.Command) (addr string, secure bool, err error) {

@@ -19,7 +19,7 @@ func main() {
 
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	serve := serveCommand() //nolint:contextcheck // what opens a state asks nobody
+	serve, check := serveCommand() //nolint:contextcheck // what opens a state asks nobody
 	root := cli.Root("rspub", "A ResourceSync Source from a folder", cli.BuildVersion(version),
 		serve, publishCommand(), buildCommand(), checkCommand(), //nolint:contextcheck // what opens a state asks nobody
 	)
@@ -32,7 +32,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 hub or Source can't be reached, 6 some hubs have it and some don't.`
 	root.Example = "  rspub serve --dir ./books --dev    a Source on http://localhost:8090/"
 	root.Annotations = map[string]string{"Hub.Token": "--token-file", "Hub.Secret": "--secret-file"}
-	cli.Configure(root, os.Environ(), []string{"resume", "resume-topic", "resume-from", "accept-deletions"}, serve) //nolint:contextcheck // cobra gives the commands ctx
+	cli.Configure(root, os.Environ(), []string{"resume", "resume-topic", "resume-from", "accept-deletions"}, check, serve) //nolint:contextcheck // cobra gives the commands ctx
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
 	return cli.Execute(root, args, stdin, stdout, stderr)

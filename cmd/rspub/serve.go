@@ -37,7 +37,8 @@ type serveFlags struct {
 	log                 cli.LogFlags
 }
 
-func serveCommand() *cobra.Command {
+// serveCommand returns the command and what checks its flags before it runs.
+func serveCommand() (*cobra.Command, func(*cobra.Command) error) {
 	f := serveFlags{every: cli.Span(publisher.DefaultEvery), drain: cli.Span(10 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Publish a folder as a whole Source", Args: cobra.NoArgs,
@@ -79,7 +80,27 @@ for Prometheus at /metrics. A hub that is away does not make the Source unready.
 	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document")
 	f.log.Add(flags)
-	return cmd
+	return cmd, f.check
+}
+
+// check reports what is wrong with the flags, or missing for a Source that others can reach.
+func (f *serveFlags) check(cmd *cobra.Command) error {
+	if _, err := f.log.Logger(cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	o, err := f.options(cmd, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	for _, s := range o.Sets {
+		if _, err := os.Stat(s.Folder.Dir); err != nil {
+			return fmt.Errorf("the folder to publish: %w", err)
+		}
+	}
+	if f.publicURL == "" && !f.call.Dev {
+		return errors.New("--public-url is missing: the URL at which others reach this Source, such as https://books.example.org/")
+	}
+	return nil
 }
 
 func (f *serveFlags) run(cmd *cobra.Command) error {

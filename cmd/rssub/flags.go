@@ -125,6 +125,9 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	if f.dir == "" {
 		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")
 	}
+	if source == "" {
+		return o, cli.Fail(cli.ExitUsage, "the Source is missing: name its URL, such as https://source.example.org/, as the argument or with --source")
+	}
 	err := errors.Join(cli.CheckAddress("SOURCE", source), checkURLs(f.callback, named{"--hub", f.hub}))
 	if err != nil {
 		return o, err

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,11 +18,13 @@ import (
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
-func followCommand() *cobra.Command {
+// followCommand returns the command and what checks its flags before it runs.
+func followCommand() (*cobra.Command, func(*cobra.Command) error) {
 	var f copyFlags
+	var source string
 	var server cli.ServerFlags
 	cmd := &cobra.Command{
-		Use:   "follow SOURCE --dir DIR --callback-url URL",
+		Use:   "follow [SOURCE] --dir DIR --callback-url URL",
 		Short: "Keep a copy in step with its Source, told of changes by the hub",
 		Long: `Takes a copy of a Source if there is none, subscribes at the Source's hub, and
 carries out every change as it comes. What was missed meanwhile is taken from the
@@ -34,10 +38,11 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \
       --callback-url https://me.example:8095/
-  rssub follow http://localhost:8090/ --dir ./copy --dev`,
-		Args: cobra.ExactArgs(1),
+  rssub follow http://localhost:8090/ --dir ./copy --dev
+  rssub follow --config /etc/rssub/rssub.yaml          with source: in the file`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.options(cmd, args[0])
+			o, err := f.options(cmd, cmp.Or(strings.Join(args, ""), source))
 			if err != nil {
 				return err
 			}
@@ -79,11 +84,23 @@ Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 			return explained(err, o.Log)
 		},
 	}
+	cmd.Flags().StringVar(&source, "source", "", "`URL` of the Source, if no argument names it")
 	f.add(cmd)
 	f.addBaseline(cmd)
 	f.addSubscription(cmd)
 	server.Add(cmd.Flags(), "8095", takes)
-	return cmd
+	return cmd, func(cmd *cobra.Command) error { return f.check(cmd, source) }
+}
+
+// check reports what is wrong with the flags, or missing for a copy that a hub keeps in step.
+func (f *copyFlags) check(cmd *cobra.Command, source string) error {
+	if _, err := f.options(cmd, source); err != nil {
+		return err
+	}
+	if f.callback == "" && !f.call.Dev {
+		return errNoCallback
+	}
+	return nil
 }
 
 // lines prints a line for each event.

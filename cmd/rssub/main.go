@@ -25,7 +25,8 @@ var optionFlags = map[string]string{
 
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	follow, listen := followCommand(), listenCommand() //nolint:contextcheck // cobra gives them ctx
+	follow, check := followCommand() //nolint:contextcheck // cobra gives it ctx
+	listen := listenCommand()        //nolint:contextcheck // the same
 	root := cli.Root("rssub", "A ResourceSync Destination: copies that can prove they are in sync", cli.BuildVersion(version),
 		syncCommand(), follow, auditCommand(), listen, statusCommand(), //nolint:contextcheck // cobra gives them ctx
 	)
@@ -39,7 +40,7 @@ Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 the Source can't be reached, 6 partial or not in sync.`
 	root.Example = "  rssub follow http://localhost:8090/ --dir ./copy --dev    a copy of a Source"
 	root.Annotations = optionFlags
-	cli.Configure(root, os.Environ(), []string{"unsubscribe"}, follow, listen) //nolint:contextcheck // the same
+	cli.Configure(root, os.Environ(), []string{"unsubscribe"}, check, follow, listen) //nolint:contextcheck // the same
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})
 	return cli.Execute(root, args, stdin, stdout, stderr)

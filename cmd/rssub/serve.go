@@ -17,5 +17,7 @@ func callbackURL(s *cli.Server, given string, dev bool) (string, error) {
 	case dev:
 		return s.URL("127.0.0.1"), nil
 	}
-	return "", cli.Fail(cli.ExitUsage, "--callback-url is missing: the URL at which the hub reaches this machine (with --dev it is the address of --listen)")
+	return "", errNoCallback
 }
+
+var errNoCallback = cli.Fail(cli.ExitUsage, "--callback-url is missing: the URL at which the hub reaches this machine (with --dev it is the address of --listen)")

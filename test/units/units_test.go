@@ -57,19 +57,19 @@ func TestUnits(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "books"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, unit := range []struct{ name, settings string }{
-		{"rshub", fmt.Sprintf("listen: %[1]s\npublic-url: http://%[1]s/\nadmin-listen: 127.0.0.1:0\nallow-cidr: 127.0.0.0/8\n", hub)},
-		{"rspub", fmt.Sprintf("listen: %[1]s\npublic-url: http://%[1]s/\ndir: %[2]s\ndev: true\nhub: http://%[3]s/\n", source, filepath.Join(dir, "books"), hub)},
-		{"rssub", "listen: 127.0.0.1:0\ndir: copy\ndev: true\n"},
+	for _, unit := range []struct{ name, missing, settings string }{
+		{"rshub", "public-url is missing", fmt.Sprintf("listen: %[1]s\npublic-url: http://%[1]s/\nadmin-listen: 127.0.0.1:0\nallow-cidr: 127.0.0.0/8\n", hub)},
+		{"rspub", "name the folder to publish", fmt.Sprintf("listen: %[1]s\npublic-url: http://%[1]s/\ndir: %[2]s\ndev: true\nhub: http://%[3]s/\n", source, filepath.Join(dir, "books"), hub)},
+		{"rssub", "--dir is missing", "source: http://" + source + "/\nlisten: 127.0.0.1:0\ndir: copy\ndev: true\n"},
 	} {
-		if got := lines(t, unit.name, "ConditionPathExists"); !slices.Equal(got, []string{"/etc/rshub/" + unit.name + ".yaml"}) {
+		if got := lines(t, unit.name, "ConditionPathExists"); !slices.Equal(got, []string{"/etc/" + unit.name + "/" + unit.name + ".yaml"}) {
 			t.Errorf("%s starts under the conditions %v", unit.name, got)
 		}
 		state := filepath.Join(dir, "state-"+unit.name)
 		if err := os.Mkdir(state, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		here := strings.NewReplacer("/usr/bin/", dir+"/", "/etc/rshub/", dir+"/", "$SOURCE", "http://"+source+"/")
+		here := strings.NewReplacer("/usr/bin/", dir+"/", "/etc/"+unit.name+"/", dir+"/")
 		command := func(key string) *exec.Cmd {
 			args := strings.Fields(here.Replace(lines(t, unit.name, key)[0]))
 			cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // a signal ends it
@@ -79,7 +79,15 @@ func TestUnits(t *testing.T) {
 		if out, err := command("ExecStartPre").CombinedOutput(); err == nil {
 			t.Errorf("%s: without a file of settings: %s", unit.name, out)
 		}
-		if err := os.WriteFile(filepath.Join(dir, unit.name+".yaml"), []byte(unit.settings), 0o600); err != nil {
+		file := filepath.Join(dir, unit.name+".yaml")
+		if out, err := exec.CommandContext(t.Context(), filepath.Join(dir, unit.name), "config", "init", file).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", unit.name, err, out)
+		}
+		out, err := command("ExecStartPre").CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte(unit.missing)) {
+			t.Errorf("%s: with a file where nothing is filled in: %v\n%s", unit.name, err, out)
+		}
+		if err := os.WriteFile(file, []byte(unit.settings), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := command("ExecStartPre").CombinedOutput(); err != nil {

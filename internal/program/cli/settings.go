@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -69,6 +72,7 @@ type settings struct {
 	program string
 	known   *pflag.FlagSet
 	environ []string
+	check   func(*cobra.Command) error
 }
 
 // help says how settings are given.
@@ -84,10 +88,11 @@ func (s *settings) prefix() string { return strings.ToUpper(s.program) + "_" }
 
 // Configure lets the commands of rspub or rssub take their flags from a file and from the
 // environment as well: those flags that a command among services has, without except. It adds
-// --config to the commands, and the commands `config show` and `health`. Environ is an
-// environment of NAME=value.
-func Configure(root *cobra.Command, environ, except []string, services ...*cobra.Command) {
-	s := &settings{program: root.Name(), known: pflag.NewFlagSet("", pflag.ContinueOnError), environ: environ}
+// --config to the commands, and the commands `config` and `health`. Environ is an environment
+// of NAME=value. Check reports what is wrong with the flags of the first service, which have
+// their values from the file and the environment by then.
+func Configure(root *cobra.Command, environ, except []string, check func(*cobra.Command) error, services ...*cobra.Command) {
+	s := &settings{root.Name(), pflag.NewFlagSet("", pflag.ContinueOnError), environ, check}
 	for _, service := range services {
 		service.Flags().VisitAll(func(f *pflag.Flag) {
 			if !slices.Contains(append(except, "help", "json"), f.Name) && s.known.Lookup(f.Name) == nil {
@@ -95,8 +100,9 @@ func Configure(root *cobra.Command, environ, except []string, services ...*cobra
 			}
 		})
 	}
-	show := s.show()
+	show, right := s.show(), s.right()
 	show.Flags().AddFlagSet(s.known)
+	right.Flags().AddFlagSet(s.known)
 	root.AddCommand(s.health())
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "version" {
@@ -109,8 +115,9 @@ func Configure(root *cobra.Command, environ, except []string, services ...*cobra
 		}
 	}
 	addConfig(show)
+	addConfig(right)
 	s.known.String("config", "", "")
-	root.AddCommand(Group("config", "Show the settings of "+s.program, show))
+	root.AddCommand(Group("config", "Show, check and write the settings of "+s.program, show, right, s.init()))
 }
 
 // addConfig adds the flag that names the file, which resolve reads.
@@ -149,6 +156,73 @@ environment and file. It prints those that were set, as a file for --config. Wit
 		return ShowSettings(cmd.OutOrStdout(), origins, effective, asJSON)
 	}
 	return cmd
+}
+
+// right is `rspub config check` and `rssub config check`.
+func (s *settings) right() *cobra.Command {
+	return &cobra.Command{
+		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of " + s.program, Args: cobra.NoArgs,
+		Long: "Reads the settings as the service would, with the files that they name, and reports what\n" +
+			"is wrong or missing. It starts nothing, and opens neither state nor an address.\n\n" + s.help(),
+		Example: "  " + s.program + " config check --config /etc/" + s.program + "/" + s.program + ".yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			origins, err := s.resolve(cmd)
+			if err != nil {
+				return err
+			}
+			if err := s.check(cmd); err != nil {
+				return Incomplete(origins, err)
+			}
+			return SettingsRight(cmd)
+		},
+	}
+}
+
+// Incomplete is the error of settings that a program would not start with. In a file, a flag
+// --NAME is the key NAME.
+func Incomplete(origins config.Origins, err error) error {
+	where := ""
+	if file := origins.Get("config").Text(); file != "" {
+		where = " in " + file
+	}
+	return Fail(ExitUsage, "the settings%s are not right:\n  %w", where, err)
+}
+
+// SettingsRight says that the settings are right.
+func SettingsRight(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "The settings are right.")
+	return err
+}
+
+// init is `rspub config init` and `rssub config init`.
+func (s *settings) init() *cobra.Command {
+	return InitSettings(s.program, func() string { return config.FlagTemplate(s.program, s.known) })
+}
+
+// InitSettings returns the command `config init` of a program, which writes what template
+// returns.
+func InitSettings(program string, template func() string) *cobra.Command {
+	file := "/etc/" + program + "/" + program + ".yaml"
+	return &cobra.Command{
+		Use: "init FILE", Short: "Write a file with every setting, commented out", Args: cobra.ExactArgs(1),
+		Long: `Writes a file for --config that has every setting of ` + program + ` with its meaning and its
+default, all commented out. It does not overwrite a file.`,
+		Example: "  " + program + " config init " + file,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it has no secrets, and the program's user reads it
+			if errors.Is(err, os.ErrExist) {
+				return Fail(ExitRefused, "%s is there already, and stays as it is", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString(template())
+			if err = errors.Join(err, f.Close()); err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is written; edit it, then: %s config check --config %s\n", args[0], program, args[0])
+			}
+			return err
+		},
+	}
 }
 
 // health is `rspub health` and `rssub health`.

@@ -95,6 +95,15 @@ func (c *Config) check(o Origins) []error {
 	return errs
 }
 
+// Complete returns an error where something is missing without which a hub that others can reach
+// is of no use. Serve only warns of it, for trying things out.
+func (c *Config) Complete() error {
+	if c.PublicURL == "" && !c.Dev && !isLoopback(c.Listen) {
+		return errors.New("public-url is missing: write the URL at which publishers and subscribers reach this hub, such as public-url: https://hub.example.org/")
+	}
+	return nil
+}
+
 // Warnings returns a sentence for each valid setting that an operator should think about.
 func (c *Config) Warnings() []string {
 	var all []string

@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 )
 
 // The template sets nothing, and every setting in it has its default.
@@ -37,5 +39,38 @@ func TestTemplate(t *testing.T) {
 		if has := regexp.MustCompile("(?m)^#" + s.name + ": ").MatchString(Template()); has != (s.name != "config") {
 			t.Errorf("%s: %v", s.name, has)
 		}
+	}
+}
+
+// The template of flags sets nothing, and gives what it has commented out its default.
+func TestFlagTemplate(t *testing.T) {
+	flags := func() *pflag.FlagSet {
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		fs.String("config", "", "")
+		fs.String("listen", ":8090", "`ADDR` to listen on")
+		fs.StringSlice("trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies")
+		fs.StringArray("ignore", nil, "`PATTERN` to leave out")
+		fs.Bool("hidden", false, "publish all")
+		fs.Duration("every", time.Minute, "`TIME` to wait")
+		return fs
+	}
+	text := FlagTemplate("rspub", flags())
+	for _, text := range []string{text, regexp.MustCompile(`(?m)^#([a-z-]+: )`).ReplaceAllString(text, "$1")} {
+		name := filepath.Join(t.TempDir(), "rspub.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fs := flags()
+		if err := fs.Parse([]string{"--config", name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Overlay(fs, flags(), "RSPUB_", nil); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		flags().VisitAll(func(f *pflag.Flag) {
+			if got := fs.Lookup(f.Name).Value.String(); f.Name != "config" && got != f.Value.String() {
+				t.Errorf("%s is %s, not %s", f.Name, got, f.Value)
+			}
+		})
 	}
 }
