@@ -15,6 +15,7 @@ FROM ${BUILDER} AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=dev
+ARG REVISION=
 ARG SOURCE_DATE_EPOCH=0
 ENV GOTOOLCHAIN=local CGO_ENABLED=0
 WORKDIR /src
@@ -22,7 +23,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN set -eu; mkdir -p /out/usr/share/rshub /out/etc/ssl/certs /empty; \
-	GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/...; \
+	GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION -X github.com/rshub/rshub/internal/program/cli.commit=$REVISION" -o /out/ ./cmd/...; \
 	cp "$(go env GOROOT)/lib/time/zoneinfo.zip" /out/usr/share/; \
 	cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/; \
 	cp LICENSE /out/usr/share/rshub/; \
