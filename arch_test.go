@@ -96,7 +96,7 @@ var table = map[string]room{
 
 	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid lru"},
-	"store/embedstore": {layer: "2", may: "subscriptions journal internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
+	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	// uuid to tell the ids of notifications from others.

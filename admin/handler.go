@@ -123,8 +123,10 @@ type Options struct {
 	// Backup makes a backup of the hub, until its context ends. The caller closes its Content.
 	// Nil: there is no such call.
 	Backup func(context.Context) (*Backup, error)
-	Log    *zap.Logger      // nil: no log
-	Now    func() time.Time // nil: time.Now
+	// Upgrades finishes an upgrade of the store's format. Nil: there are no such calls.
+	Upgrades *Upgrades
+	Log      *zap.Logger      // nil: no log
+	Now      func() time.Time // nil: time.Now
 }
 
 // api has the table of paths. The calls about one thing are a type each, below.
@@ -228,6 +230,11 @@ func (a *api) table() []route {
 	}
 	if a.Backup != nil {
 		rs = append(rs, route{http.MethodPost, "/api/v1/backup", "a backup of the topics with their notifications, and of the subscriptions: JSON lines for rshub restore; the hub writes it to its disk first", none, a.logged("backup", a.makeBackup)})
+	}
+	if a.Upgrades != nil {
+		rs = append(rs,
+			route{http.MethodGet, "/api/v1/upgrade", "in which format the hubs write the store", none, a.showUpgrade},
+			route{http.MethodPost, "/api/v1/upgrade", "finish an upgrade: the hubs write the newest format, and older versions can't open the store any more; 409 while a hub of an older version is live", none, a.logged("upgrade", a.finishUpgrade)})
 	}
 	if a.Pprof && a.Token != nil {
 		rs = append(rs, profiles()...)

@@ -23,6 +23,9 @@ type Now struct {
 	Failing   []Laggard `json:"failing"`
 	Slowest   []Laggard `json:"slowest"`
 	Events    []Event   `json:"events"`
+	// UpgradePending says that the hubs write the store for the version before this one,
+	// too (GET /api/v1/upgrade).
+	UpgradePending bool `json:"upgrade_pending,omitempty"`
 }
 
 // HubNow is how one hub is. Its counts are of the shards that it owns.

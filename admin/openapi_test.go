@@ -61,6 +61,8 @@ var answers = map[string]struct{ takes, gives any }{
 	"GET /api/v1/settings":                         {nil, Page[Setting]{}},
 	"POST /api/v1/reload":                          {nil, ReloadAnswer{}},
 	"POST /api/v1/backup":                          {nil, "application/jsonl"},
+	"GET /api/v1/upgrade":                          {nil, Upgrade{}},
+	"POST /api/v1/upgrade":                         {nil, Upgrade{}},
 }
 
 // parameters are those of queries and paths.
@@ -87,6 +89,7 @@ func whole(t *testing.T) Options {
 		Fleet: func(context.Context) Now { return Now{} }, Refusals: func(context.Context) ([]Refused, error) { return nil, nil },
 		Publishers: func(context.Context) Publishers { return Publishers{} }, Settings: func() []Setting { return nil },
 		Reload: func() []Reloaded { return nil }, Backup: func(context.Context) (*Backup, error) { return nil, ErrBackupRuns },
+		Upgrades: &Upgrades{func(context.Context) (Upgrade, error) { return Upgrade{}, nil }, func(context.Context) error { return nil }},
 	}
 }
 

@@ -18,6 +18,9 @@ type Node struct {
 	Admin   string `json:"admin"`
 	HubURL  string `json:"hub_url"`
 	Version string `json:"version"`
+	// Format is the newest format of the store that it knows (Formats). Versions from
+	// before there were formats say none.
+	Format int `json:"format,omitempty"`
 	// StartedAt is by its own clock.
 	StartedAt time.Time `json:"started_at"`
 	// SeenAt is when the latest heartbeat was stored, by the store's clock. The store sets

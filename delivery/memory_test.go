@@ -176,7 +176,7 @@ func (m *memory) Head(_ context.Context, url string) (journal.Head, error) {
 			return journal.Head{}, err
 		}
 	}
-	return journal.Head{Topic: url, Version: "1", Last: m.last(url), Trimmed: m.topic(url).trimmed}, nil
+	return journal.Head{Topic: url, Version: "1", Last: m.last(url), Trimmed: m.topic(url).trimmed, Gaps: m.topic(url).gaps}, nil
 }
 
 func (m *memory) Find(context.Context, uuid.UUID) (string, journal.Entry, error) {

@@ -17,8 +17,8 @@ type fork struct {
 	find func()      // finds the rest; other calls meanwhile wait for that
 	done atomic.Bool // find has ended
 	err  error       // why it found nothing
-	// to is the newest entry that was read before and that the journal still has.
-	// First and last are the oldest and the newest that it is known to have lost.
+	// to is the newest entry that the journal is known to have kept. First and last are
+	// the oldest and the newest that it is known to have lost.
 	to, first, last anchor
 }
 
@@ -139,7 +139,7 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []sub
 	t := j.lane.topic
 	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
 	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
-	gap.Position, gap.Seq = f.last.position, f.last.seq
+	gap.Position, gap.Seq, gap.After = f.last.position, f.last.seq, f.to.unpack()
 	if f.err == nil {
 		f.err = r.journal.RecordGap(ctx, t.url, gap)
 	}
@@ -157,7 +157,8 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []sub
 }
 
 // searchFork reads from the entries of t that are remembered: backwards from at,
-// which is lost, to the first that is not, and forwards to the last that is.
+// which is lost, to the first that is not, and forwards to the last that is. If none of
+// them is older, another hub may have recorded what the journal kept.
 func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork) (err error) {
 	t.tail.mu.Lock()
 	seen := slices.Clone(t.tail.seen)
@@ -177,9 +178,24 @@ func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork)
 		f.to = kept[0]
 		return nil
 	}
-	head, err := r.journal.Head(ctx, t.url)
-	f.to = packAnchor(head.Trimmed)
+	f.to, err = r.recorded(ctx, t, f.first)
 	return err
+}
+
+// recorded returns the newest entry that the journal of t kept before at, which is lost, as
+// the gaps of its head say. That entry may be lost since, too.
+func (r *rewinder) recorded(ctx context.Context, t *topic, at anchor) (anchor, error) {
+	head, err := r.journal.Head(ctx, t.url)
+	if err != nil {
+		return anchor{}, err
+	}
+	for to, ok := head.BackFrom(at.position); ok; to, ok = head.BackFrom(to.Position) {
+		_, kept, err := r.lost(ctx, t, at, []anchor{packAnchor(to)})
+		if len(kept) > 0 || err != nil {
+			return packAnchor(to), err
+		}
+	}
+	return packAnchor(head.Trimmed), nil
 }
 
 // lost returns the last of the entries that the journal lost without a break, after at, and those

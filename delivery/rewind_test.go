@@ -46,7 +46,7 @@ func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 		}
 		want := journal.Gap{
 			From: entries[kept-1].Until, Until: entries[kept+gone-1].Until, Count: gone, Reason: journal.GapRolledBack,
-			Position: entries[kept+gone-1].Position, Seq: kept + gone,
+			Position: entries[kept+gone-1].Position, Seq: kept + gone, After: entries[kept-1].Anchor(),
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -97,6 +97,54 @@ func TestRollbackThatCannotBeRecorded(t *testing.T) {
 			t.Errorf("%d delivered, gaps %v", len(got), b.topic(topicB).gaps)
 		}
 	})
+}
+
+// A hub that did not see the entries which the store lost, as after a restart, goes back as
+// far as the hub which saw them recorded, and sends no more again than that one did.
+func TestRollbackThatAnotherHubSaw_Invariant5(t *testing.T) {
+	const kept, gone = 6, 4
+	for _, tc := range []struct {
+		name  string
+		after func(entries []journal.Entry) journal.Anchor // what the other hub recorded
+		again int
+	}{
+		{"it is recorded", func(e []journal.Entry) journal.Anchor { return e[kept-1].Anchor() }, 0},
+		{"an older one is recorded", func(e []journal.Entry) journal.Anchor { return e[kept-3].Anchor() }, 2},
+		{"that one is lost too", func(e []journal.Entry) journal.Anchor { return e[kept].Anchor() }, kept},
+		{"the version that recorded it did not say", func([]journal.Entry) journal.Anchor { return journal.Anchor{} }, kept},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newBed(t)
+			a.subscribe(topicA, cb(0))
+			a.run()
+			var entries []journal.Entry
+			for n := range kept + gone {
+				entries = append(entries, a.publish(t, topicA, fmt.Append(nil, n)))
+				pass(time.Second)
+			}
+			a.end()
+			a.rollback(topicA, gone)
+			last := entries[len(entries)-1]
+			err := a.RecordGap(t.Context(), topicA, journal.Gap{
+				From: entries[kept-1].Until, Until: last.Until, Count: gone, Reason: journal.GapRolledBack,
+				Position: last.Position, Seq: last.Seq, After: tc.after(entries),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBed(t)
+			b.memory = a.memory
+			b.readFrom(a.memory)
+			b.d.shards.store, b.d.commits.store = a.memory, a.memory
+			b.run()
+			defer b.end()
+			next := b.publish(t, topicA, []byte("next"))
+			pass(10 * time.Second)
+			if got := b.at(cb(0)); len(got) != tc.again+1 || got[tc.again].id != next.ID.String() {
+				t.Errorf("%s: %d were sent, want %d", tc.name, len(got), tc.again+1)
+			}
+		})
+	}
 }
 
 type noRecorder struct {

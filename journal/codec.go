@@ -10,6 +10,20 @@ import (
 	"github.com/google/uuid"
 )
 
+// Format says how a store packs its values. A version of this program reads every
+// Format, and writes a store in the Previous one until the operator finishes the upgrade:
+// up to then the version before it reads the store too.
+//
+// When a value gets a new field, Newest writes it, and what Newest wrote becomes
+// Previous. Both stores then get the next number of their layout.
+type Format int
+
+// The formats.
+const (
+	Previous Format = iota
+	Newest
+)
+
 // Heads, entries, intervals, cursors and subscriptions are stored as packed values: a version
 // byte, then the fields in a fixed order. A reader refuses an unknown version, so the next
 // version can add a field.

@@ -7,13 +7,40 @@ func (h *Head) fields() []any {
 	}
 }
 
-// PackHead packs all of h.
-func PackHead(h Head) []byte { return Pack(packedVersion, h.fields()...) }
+// headVersion is the version byte of a head in the newest Format: after the fields stands
+// After of each gap. In the previous one that is not stored.
+const headVersion = 4
 
-// UnpackHead reads what PackHead wrote. Its errors wrap ErrPacked.
+// PackHead packs h: all of it in the newest format, and in the previous one all except
+// Gap.After.
+func PackHead(h Head, f Format) []byte {
+	if f == Previous {
+		return Pack(packedVersion, h.fields()...)
+	}
+	p := NewPacker(headVersion)
+	p.Fields(h.fields()...)
+	for i := range h.Gaps {
+		p.anchor(&h.Gaps[i].After)
+	}
+	return p.Packed()
+}
+
+// UnpackHead reads what PackHead wrote in any format. Its errors wrap ErrPacked.
 func UnpackHead(b []byte) (h Head, err error) {
-	err = Unpack(&h, "the head of a topic", packedVersion, b, h.fields()...)
-	return h, err
+	const what = "the head of a topic"
+	if len(b) > 0 && b[0] == packedVersion {
+		err = Unpack(&h, what, packedVersion, b, h.fields()...)
+		return h, err
+	}
+	u := NewUnpacker(what, headVersion, b)
+	u.Fields(h.fields()...)
+	for i := range h.Gaps {
+		h.Gaps[i].After = u.anchor()
+	}
+	if err := u.Done(); err != nil {
+		return Head{}, err
+	}
+	return h, nil
 }
 
 func (e *Entry) fields() []any {

@@ -141,6 +141,10 @@ type Gap struct {
 	// clocks of the hubs say. Zero: unknown.
 	Position Position
 	Seq      uint64
+	// After, in a topic's own gap of GapRolledBack, is the newest entry before it that the
+	// journal still had, or an older one: who read an entry of the gap reads on after it.
+	// Zero: unknown. Only PackHead packs it.
+	After Anchor
 }
 
 // AddGap records g in gaps, oldest first, and returns the result. A gap that
@@ -164,8 +168,16 @@ func AddGap(gaps []Gap, g Gap) []Gap {
 func join(a, b Gap) Gap {
 	return Gap{
 		From: a.From, Until: b.Until, Count: a.Count + b.Count, Reason: b.Reason, At: b.At,
-		Position: max(a.Position, b.Position), Seq: max(a.Seq, b.Seq),
+		Position: max(a.Position, b.Position), Seq: max(a.Seq, b.Seq), After: older(a.After, b.After),
 	}
+}
+
+// older returns the anchor with the lower position. An unknown one is the lowest.
+func older(a, b Anchor) Anchor {
+	if b.Position < a.Position {
+		return b
+	}
+	return a
 }
 
 // TopicID returns the id of a topic: the UUIDv5 of its URL in the URL namespace.

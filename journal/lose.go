@@ -27,7 +27,7 @@ func (h Head) Lose(g Gap) (Head, bool) {
 
 // contains reports whether a covers all of b.
 func contains(a, b Gap) bool {
-	return !a.From.After(b.From) && !a.Until.Before(b.Until) && a.Position >= b.Position
+	return !a.From.After(b.From) && !a.Until.Before(b.Until) && a.Position >= b.Position && a.After.Position <= b.After.Position
 }
 
 // overlay joins two gaps that overlap.
@@ -42,7 +42,23 @@ func overlay(a, b Gap) Gap {
 	if b.At.After(a.At) {
 		a.At = b.At
 	}
-	a.Position, a.Seq = max(a.Position, b.Position), max(a.Seq, b.Seq)
+	a.Position, a.Seq, a.After = max(a.Position, b.Position), max(a.Seq, b.Seq), older(a.After, b.After)
 	a.Count = max(a.Seq-before, a.Count, b.Count) // the latter if earlier joins added more than the seqs show
 	return a
+}
+
+// BackFrom returns the entry after which to read on for a reader whose newest entry, at
+// the position p, was lost (ErrRolledBack): the newest one before it that the journal is
+// known to have kept. False: no gap of h says that, so read on after h.Trimmed.
+func (h Head) BackFrom(p Position) (to Anchor, ok bool) {
+	for _, g := range h.Gaps {
+		if g.Reason != GapRolledBack || p <= g.After.Position || p > g.Position {
+			continue
+		}
+		if !ok {
+			to = g.After
+		}
+		to, ok = older(to, g.After), true
+	}
+	return to, ok && to.Position > h.Trimmed.Position
 }

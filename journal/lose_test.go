@@ -87,3 +87,47 @@ func TestLoseIsIdempotentAndInNoOrder(t *testing.T) {
 		t.Errorf("%d gaps, the first %v", len(h.Gaps), h.Gaps[0])
 	}
 }
+
+// A reader whose newest entry was lost reads on after the newest entry that the journal
+// is known to have kept. Where two losses may have taken its entry, that is the older one.
+func TestBackFrom_Invariant5(t *testing.T) {
+	kept := func(n int64) Anchor { return Anchor{Position: Position(1000 + n), Nonce: Nonce(n), Seq: uint64(n)} }
+	after := func(g Gap, n int64) Gap {
+		g.After = kept(n)
+		return g
+	}
+	source := after(Gap{Reason: GapSource, Position: 9999}, 1)
+	for _, tc := range []struct {
+		name    string
+		noticed []Gap
+		trimmed int64
+		at      int64 // the entry that was read last
+		want    int64 // 0: after what was trimmed
+	}{
+		{name: "nothing is known", at: 12},
+		{name: "the newest that was kept", noticed: []Gap{after(lost(10, 15), 10)}, at: 12, want: 10},
+		{name: "the newest that was lost", noticed: []Gap{after(lost(10, 15), 10)}, at: 15, want: 10},
+		{name: "newer than what was lost", noticed: []Gap{after(lost(10, 15), 10)}, at: 16},
+		{name: "the entry that was kept", noticed: []Gap{after(lost(10, 15), 10)}, at: 10},
+		{name: "of two losses the one that took it", noticed: []Gap{after(lost(10, 15), 10), after(lost(20, 25), 20)}, at: 22, want: 20},
+		{name: "a hub that knew less", noticed: []Gap{after(lost(10, 15), 10), after(lost(8, 15), 8)}, at: 12, want: 8},
+		{name: "a hub that knew more", noticed: []Gap{after(lost(8, 15), 8), after(lost(10, 15), 10)}, at: 12, want: 8},
+		{name: "a hub that kept less", noticed: []Gap{after(lost(10, 15), 10), after(lost(10, 15), 8)}, at: 12, want: 8},
+		{name: "a version that did not say it", noticed: []Gap{lost(10, 15), after(lost(10, 15), 10)}, at: 12},
+		{name: "it was trimmed since", noticed: []Gap{after(lost(10, 15), 10)}, trimmed: 11, at: 12},
+		{name: "a gap of another reason", noticed: []Gap{source}, at: 12},
+	} {
+		h := Head{Topic: "t", Trimmed: Anchor{Position: Position(1000 + tc.trimmed)}}
+		for _, g := range tc.noticed {
+			if g.Reason == GapSource {
+				h.Gaps = AddGap(h.Gaps, g)
+			} else {
+				h, _ = h.Lose(g)
+			}
+		}
+		to, ok := h.BackFrom(Position(1000 + tc.at))
+		if want := kept(tc.want); ok != (tc.want != 0) || ok && to != want {
+			t.Errorf("%s: %+v, %t; want %+v", tc.name, to, ok, want)
+		}
+	}
+}

@@ -139,6 +139,11 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 		From: from.Until, Until: s.Last.Until, Reason: GapRolledBack, At: at,
 		Position: s.Last.Position, Seq: s.Last.Seq,
 	}
+	// The newest entry that the journal kept is sure only where the head went back and nothing
+	// was accepted since.
+	if gap.After = next.Trimmed; from == h.Last && h.Last.Position > next.Trimmed.Position {
+		gap.After = h.Last
+	}
 	if gap.Count = s.Last.Seq - min(from.Seq, s.Last.Seq); gap.Count > 0 {
 		var joined bool
 		next, joined = next.Lose(gap)

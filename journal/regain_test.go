@@ -51,10 +51,12 @@ func TestRegain_Invariant10(t *testing.T) {
 		until  int64 // of the next head
 		last   int64 // its newest entry
 		gaps   []Gap
+		after  int64 // what the gap says the journal kept; 0: the newest entry
 		noNews bool
 	}{
 		{name: "went back", had: headAt(3, 1), s: sightAt(1, 5, 0), until: 3, last: 3, gaps: []Gap{gap(3, 5)}},
 		{name: "went back, and subscriptions lag", had: headAt(3, 3), s: sightAt(1, 5, 3), r: reached(1, 2), until: 3, last: 3, gaps: []Gap{gap(3, 5)}},
+		{name: "went on from further back", had: headAt(7, 1), s: sightAt(1, 5, 0), until: 7, last: 7, gaps: []Gap{gap(4, 5)}, after: 1},
 		{name: "was in the tail", had: Head{Topic: "t"}, s: sightAt(1, 2, 0), until: 0, last: 0, gaps: []Gap{gap(0, 2)}},
 		{name: "was in the tail, as seen by who came later", had: Head{Topic: "t"}, s: sightAt(2, 2, 0), until: 1, last: 1, gaps: []Gap{gap(1, 2)}},
 		{name: "vanished, nobody lags", had: Head{Topic: "t"}, s: sightAt(old, old, 0), until: old - 1, last: old - 1, gaps: []Gap{gap(old-1, old)}},
@@ -75,6 +77,11 @@ func TestRegain_Invariant10(t *testing.T) {
 		}
 		if !next.Until.Equal(at(tc.until)) || next.Last.Seq != uint64(tc.last) || next.Kind != tc.s.Kind && tc.had.Kind == "" {
 			t.Errorf("%s: until %v after entry %d, want %v and %d", tc.name, next.Until, next.Last.Seq, at(tc.until), tc.last)
+		}
+		for i := range tc.gaps {
+			if tc.gaps[i].After = next.Last; tc.after != 0 {
+				tc.gaps[i].After = entryAt(tc.after)
+			}
 		}
 		if d := cmp.Diff(tc.gaps, next.Gaps); d != "" {
 			t.Errorf("%s:\n%s", tc.name, d)

@@ -69,7 +69,7 @@ func openHead(key, v []byte) (h headRecord, err error) {
 }
 
 func writeHead(tx *boltfile.Tx, key []byte, h headRecord) error {
-	return tx.Bucket(bucketHeads).Put(key, append(binary.AppendUvarint(nil, h.timed), journal.PackHead(h.Head)...))
+	return tx.Bucket(bucketHeads).Put(key, append(binary.AppendUvarint(nil, h.timed), journal.PackHead(h.Head, formatOf(tx))...))
 }
 
 // Interval implements journal.Appender.

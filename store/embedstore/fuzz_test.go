@@ -36,7 +36,7 @@ func FuzzOpenEntry(f *testing.F) {
 func FuzzOpenHead(f *testing.F) {
 	key := keyOf(journal.TopicID("https://example.org/"))
 	head := journal.Head{Topic: "https://example.org/", Version: "1", Until: time.Unix(1, 0).UTC()}
-	f.Add(append([]byte{7}, journal.PackHead(head)...))
+	f.Add(append([]byte{7}, journal.PackHead(head, journal.Newest)...))
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 11))
 	f.Fuzz(func(t *testing.T, v []byte) {

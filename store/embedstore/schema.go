@@ -12,8 +12,20 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// schema is the version of the layout below. In 1, values had no checksums.
-const schema = 2
+// schema is the version of the layout below, in journal.Newest, and previous the one in
+// journal.Previous. In 1, values had no checksums.
+const (
+	schema   = 3
+	previous = 2
+)
+
+// formatOf is the format in which a transaction packs values.
+func formatOf(tx *boltfile.Tx) journal.Format {
+	if tx.Format() == previous {
+		return journal.Previous
+	}
+	return journal.Newest
+}
 
 // The buckets. A key that begins with a topic or a subscription is its
 // partition in one byte, then its id; numbers are big-endian.
@@ -52,6 +64,7 @@ type meta struct {
 	isNew     bool
 	epoch     uint64
 	marked    bool // keyBodies
+	format    journal.Format
 }
 
 // prepare writes the meta of a new store, reads it, and begins a new epoch.
@@ -67,6 +80,7 @@ func prepare(db *boltfile.DB, now time.Time) (m meta, err error) {
 		m.id = string(b.Get(keyID))
 		m.createdAt = time.Unix(int64(readNumber(b.Get(keyCreated))), 0).UTC() //nolint:gosec // written above
 		m.marked = b.Get(keyBodies) != nil
+		m.format = formatOf(tx)
 		m.epoch = readNumber(b.Get(keyEpoch)) + 1
 		return b.Put(keyEpoch, number(m.epoch))
 	})

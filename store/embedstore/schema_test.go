@@ -13,7 +13,7 @@ func TestStoredNames(t *testing.T) {
 	for _, b := range buckets {
 		got = append(got, string(b))
 	}
-	if schema != 2 || !slices.Equal(got, want) {
-		t.Errorf("schema %d has the buckets %q, want schema 2 with %q", schema, got, want)
+	if schema != 3 || !slices.Equal(got, want) {
+		t.Errorf("schema %d has the buckets %q, want schema 3 with %q", schema, got, want)
 	}
 }

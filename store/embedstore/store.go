@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/disk"
@@ -73,6 +74,8 @@ type Store struct {
 	journal.Shelf       // *shelf
 	journal.Pings       // *pings
 	subscriptions.Store // *records
+	// Upgrader finishes an upgrade of the store's format.
+	Upgrader cluster.Upgrader
 
 	folder  *folder
 	topics  *topics
@@ -143,13 +146,16 @@ func Open(dir string, o Options) (*Store, error) {
 		_ = f.db.Close() // the first error says more
 		return nil, err
 	}
+	u := &upgrader{folder: f}
+	u.pending.Store(s.meta.format == journal.Previous)
+	s.Upgrader = u
 	return s, nil
 }
 
 // fileOptions are those of the database.
 func fileOptions() boltfile.Options {
 	return boltfile.Options{
-		Buckets: buckets, Format: schema, Closed: ErrClosed, PassDamage: true,
+		Buckets: buckets, Format: schema, Oldest: previous, Closed: ErrClosed, PassDamage: true,
 		Advice: "put a backup of the folder in its place, or move it away to begin with an empty one",
 	}
 }

@@ -112,7 +112,7 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 			return journal.Entry{}, err
 		}
 		e = h.Place(e, journal.Position(a.heads.highest[k.partition].Load()))
-		head := packHead(h.Append(e))
+		head := a.heads.pack(h.Append(e))
 		var interval []byte
 		if e.Timed() {
 			interval = journal.PackInterval(e.Interval())

@@ -92,8 +92,8 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stale := packHead(h.Head)[1:headAnchorFrom] // of no record
-	next := packHead(h.Head)
+	stale := packHead(h.Head, journal.Newest)[1:headAnchorFrom] // of no record
+	next := packHead(h.Head, journal.Newest)
 	swap := func(revision string) map[string]func() (bool, string, error) {
 		was := headRecord{Head: h.Head, revision: revision}
 		try := func(script *redis.Script, c call) func() (bool, string, error) {

@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/journal"
 )
 
 // ErrRefused is wrapped by the error of Open if Redis answers, but no hub may work on it
@@ -45,7 +44,14 @@ type checks struct {
 	// refused is why nothing may be written any more. Nil, or a nil error: writing is allowed.
 	refused atomic.Pointer[error]
 	mu      sync.Mutex // of decide
+
+	// writes is the journal.Format that hubs write.
+	writes atomic.Int64
 }
+
+// format returns the format in which to pack values. It may be that of a second ago, which
+// every hub reads.
+func (c *checks) format() journal.Format { return journal.Format(c.writes.Load()) }
 
 // Ready returns nil if the store can accept a notification. Else it returns why not: Redis
 // does not answer, no longer has the store, has settings that lose writes, or is at its high
@@ -64,13 +70,14 @@ func (c *checks) writable() error {
 }
 
 // same returns errEmptied if Redis no longer has the store that was opened. From then on
-// every operation that writes returns it too.
+// every operation that writes returns it too. It also learns the format of the store.
 func (c *checks) same(ctx context.Context) error {
-	id, err := c.conn.client.HGet(ctx, c.conn.key.meta(nameStore), "id").Result()
+	v, err := c.conn.client.HMGet(ctx, c.conn.key.meta(nameStore), "id", "writes").Result()
 	switch {
-	case err != nil && !errors.Is(err, redis.Nil):
+	case err != nil:
 		return fmt.Errorf("asking Redis for the id of the store: %w", err)
-	case id == c.id:
+	case textOf(v[0]) == c.id:
+		c.writes.Store(int64(formatOf(v[1])))
 		return nil
 	}
 	c.decide(errEmptied)

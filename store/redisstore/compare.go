@@ -142,7 +142,7 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 
 // storeRegained stores next in place of h.
 func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
-	raw := packHead(next)
+	raw := r.heads.pack(next)
 	c := r.watcher.announcing(k, h, raw)
 	stored, now, err = swapped(r.conn.run(ctx, regainScript, c.keys, c.args...))
 	if stored {

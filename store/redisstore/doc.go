@@ -28,7 +28,7 @@
 //	P:{r:k}:changes:n        stream  i id of a subscription that changed, t token of the change; about 1,024
 //	P:{r:k}:owners           hash    leases on the shards (leases.go)
 //	P:{nodes}:...            heartbeats of the hubs (leases.go)
-//	P:{meta}:store           hash    schema, id of the installation, when it was created
+//	P:{meta}:store           hash    schema, what hubs write, id of the installation, when it was created (meta.go)
 //	P:{meta}:secrets         set     the forms in which secrets may be stored (records_secrets.go)
 //
 // TOPIC and ID are UUIDs in their text form; ids inside of values are their 16

@@ -45,13 +45,16 @@ func openHead(raw, topic string) (headRecord, error) {
 }
 
 // packHead makes a head record with a new revision.
-func packHead(h journal.Head) string {
+func packHead(h journal.Head, f journal.Format) string {
 	b := make([]byte, headAnchorFrom, 256)
 	b[0] = headVersion
 	binary.BigEndian.PutUint64(b[1:], journal.Random())
 	b = appendAnchor(b, h.Trimmed)
-	return string(append(b, journal.PackHead(h)...))
+	return string(append(b, journal.PackHead(h, f)...))
 }
+
+// pack is packHead in the format that hubs write.
+func (hs *heads) pack(h journal.Head) string { return packHead(h, hs.checks.format()) }
 
 // appendAnchor appends the 16 bytes that scripts compare of an anchor. They are zero if
 // there is no entry.
@@ -192,7 +195,7 @@ func (hs *heads) change(ctx context.Context, topic string, change func(h *journa
 	return hs.swap(ctx, topic, headScript, func(k topicKeys, h headRecord) (string, call, error) {
 		next := h.Head
 		err := change(&next)
-		raw := packHead(next)
+		raw := hs.pack(next)
 		return raw, replacing(k, h, raw), err
 	})
 }

@@ -295,7 +295,7 @@ func TestSightsOfUsedTopicsOutliveAList(t *testing.T) {
 	pipe := s.conn.client.Pipeline()
 	for i, url := range others {
 		h := journal.Head{Topic: url, Version: "v", Kind: journal.KindChange, Last: journal.Anchor{Position: journal.Position(i + 1), Seq: 1}}
-		pipe.HSet(t.Context(), s.conn.key.topic(url).heads, s.conn.key.topic(url).field, packHead(h))
+		pipe.HSet(t.Context(), s.conn.key.topic(url).heads, s.conn.key.topic(url).field, packHead(h, journal.Newest))
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestStoredNames(t *testing.T) {
 		"p:{r:1}:cursors", "p:{r:1}:subscriptions:9", "p:{r:1}:requests:9", "p:{r:1}:changes:9", "p:{r:1}:attempts:" + id, "p:{r:1}:owners",
 		"p:{meta}:store", "p:{meta}:secrets", "p:{nodes}:summary:hub/run", "p:{nodes}:notes", "p:{nodes}:shelf:name",
 	}
-	if schema != 1 || !slices.Equal(got, want) {
-		t.Errorf("schema %d has the keys %q, want schema 1 with %q", schema, got, want)
+	if schema != 2 || !slices.Equal(got, want) {
+		t.Errorf("schema %d has the keys %q, want schema 2 with %q", schema, got, want)
 	}
 }

@@ -127,30 +127,46 @@ func (l *leases) Heartbeat(ctx context.Context, self cluster.Node, ttl time.Dura
 	if err := l.checks.gone(); err != nil && ttl > 0 {
 		return nil, err
 	}
-	node, err := json.Marshal(self)
-	if err != nil {
-		return nil, err
-	}
 	asked := time.Now()
-	names := []string{l.conn.key.nodes(nameHubs), l.conn.key.nodes(nameAlerts)}
-	v, err := l.conn.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
+	b, err := l.conn.beat(ctx, self, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("storing the heartbeat of this hub: %w", err)
 	}
+	l.reconciler.hearAlerts(b.alerts)
+	l.hubs.beat(asked, self.ID, b.replid, ttl, b.nodes)
+	return b.nodes, nil
+}
+
+// registry is what heartbeatScript returns.
+type registry struct {
+	replid string
+	alerts []string // each partition with its value
+	nodes  []cluster.Node
+}
+
+// beat runs heartbeatScript. With a ttl of zero and no id it only reads.
+func (c *conn) beat(ctx context.Context, self cluster.Node, ttl time.Duration) (registry, error) {
+	node, err := json.Marshal(self)
+	if err != nil {
+		return registry{}, err
+	}
+	names := []string{c.key.nodes(nameHubs), c.key.nodes(nameAlerts)}
+	v, err := c.run(ctx, heartbeatScript, names, self.ID, ttl.Milliseconds(), node).StringSlice()
+	if err != nil {
+		return registry{}, err
+	}
 	alerts, _ := strconv.Atoi(v[1])
-	l.reconciler.hearAlerts(v[2 : 2+2*alerts])
-	var nodes []cluster.Node
+	r := registry{replid: v[0], alerts: v[2 : 2+2*alerts]}
 	for pair := range slices.Chunk(v[2+2*alerts:], 2) {
 		seen, err := strconv.ParseInt(pair[0], 10, 64)
 		var n cluster.Node
 		if err = errors.Join(err, json.Unmarshal([]byte(pair[1]), &n)); err != nil || n.ID == "" {
-			return nil, fmt.Errorf("the entry of a hub in %s cannot be read: %w", l.conn.key.nodes(nameHubs), err)
+			return registry{}, fmt.Errorf("the entry of a hub in %s cannot be read: %w", c.key.nodes(nameHubs), err)
 		}
 		n.SeenAt = time.UnixMilli(seen).UTC()
-		nodes = append(nodes, n)
+		r.nodes = append(r.nodes, n)
 	}
-	l.hubs.beat(asked, self.ID, v[0], ttl, nodes)
-	return nodes, nil
+	return r, nil
 }
 
 // owners returns the key of the hash with the lease on a shard.

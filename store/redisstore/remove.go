@@ -36,7 +36,7 @@ func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Versi
 		if h.Version != "" {
 			next := h.Tombstone()
 			next.Version = journal.NewVersion()
-			tombstone = packHead(next)
+			tombstone = t.heads.pack(next)
 		}
 		c = t.watcher.announcing(k, h, tombstone).with([]string{k.intervals, t.conn.key.partition(k.partition, namePings)}, newRevision())
 		return tombstone, c, nil

@@ -120,7 +120,7 @@ func (r *restorer) Restore(ctx context.Context, h journal.Head, remembered []jou
 			err = errUnchanged
 		}
 		next.Version = journal.NewVersion()
-		raw := packHead(next)
+		raw := r.heads.pack(next)
 		c := r.watcher.announcing(k, stored, raw).with([]string{k.intervals})
 		for _, i := range remembered {
 			c.args = append(c.args, journal.PackInterval(i))

@@ -101,6 +101,8 @@ type Store struct {
 	Leases cluster.Store
 	// Board is where the hubs show each other how they are.
 	Board cluster.Board
+	// Upgrader finishes an upgrade of the store's format.
+	Upgrader cluster.Upgrader
 	// Found is what Open found.
 	Found Found
 
@@ -142,6 +144,8 @@ type Found struct {
 	Warnings []string
 	// Secrets says how secrets are stored.
 	Secrets seal.Status
+
+	format journal.Format
 }
 
 // Open connects to a store, and makes an empty one if there is none (see Options.Existing).
@@ -205,22 +209,23 @@ func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.needs(ctx); err != nil {
 		return Found{}, err
 	}
-	id, isNew, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty, o.Existing)
+	m, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty, o.Existing)
 	if errors.Is(err, ErrNone) {
 		return Found{}, err
 	}
 	if err != nil {
 		return Found{}, fmt.Errorf("opening the store in Redis: %w", err)
 	}
-	if o.InstallID != "" && o.InstallID != id {
-		warnings = append(warnings, fmt.Sprintf("the store has the id %s, and not %s, which --install-id says; it was accepted by --accept-empty-store: change --install-id", id, o.InstallID))
+	if o.InstallID != "" && o.InstallID != m.id {
+		warnings = append(warnings, fmt.Sprintf("the store has the id %s, and not %s, which --install-id says; it was accepted by --accept-empty-store: change --install-id", m.id, o.InstallID))
 	}
-	return Found{ID: id, New: isNew, Location: c.location, Warnings: warnings}, nil
+	return Found{ID: m.id, New: m.isNew, Location: c.location, Warnings: warnings, format: m.format}, nil
 }
 
 // assemble puts the parts of a store together.
 func assemble(c *conn, found Found, o Options) *Store {
 	checks := &checks{conn: c, id: found.ID, refusing: o.Refusing}
+	checks.writes.Store(int64(found.format))
 	memory := &memory{conn: c}
 	histories := newHistories()
 	heads := newHeads(c, checks, histories)
@@ -241,6 +246,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 		Store:    records,
 		Leases:   &leases{conn: c, checks: checks, hubs: hubs, reconciler: reconciler},
 		Board:    &board{c},
+		Upgrader: &upgrader{conn: c, checks: checks, lease: o.Lease},
 		Notebook: &notes{c},
 		Shelf:    &shelf{c},
 		Found:    found,

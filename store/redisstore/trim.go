@@ -130,7 +130,7 @@ func (t *trimmer) nameDamaged(ctx context.Context, k topicKeys, gone []storedEnt
 // trim deletes the oldest entries of a topic, and returns the head record that is then stored.
 // If the stored one was no longer h, it deletes nothing, and returns the stored one.
 func (t *trimmer) trim(ctx context.Context, k topicKeys, h headRecord, next journal.Head, gone []storedEntry) (headRecord, error) {
-	raw := packHead(next)
+	raw := t.heads.pack(next)
 	c := replacing(k, h, raw).with([]string{k.entries, k.ids}, strconv.FormatUint(uint64(next.Trimmed.Position)+1, 10)+"-0")
 	for _, e := range gone {
 		if e.ID == uuid.Nil {

@@ -7,9 +7,11 @@ import (
 // lost is the gap of a journal that goes on after entry n, where entry last was the newest that was
 // seen. The n-th entry of fill ends at at(n).
 func lost(n, last int) journal.Gap {
+	first := journal.Position(start.UnixNano())
 	return journal.Gap{
 		From: at(n), Until: at(last), Count: uint64(last - n), Reason: journal.GapRolledBack, At: at(100 + last), //nolint:gosec // a few
-		Position: journal.Position(start.UnixNano()) + journal.Position(last), Seq: uint64(last), //nolint:gosec // the same
+		Position: first + journal.Position(last), Seq: uint64(last), //nolint:gosec // the same
+		After: journal.Anchor{Position: first + journal.Position(n), Nonce: 7, Seq: uint64(n), Until: at(n)}, //nolint:gosec // the same
 	}
 }
 

@@ -50,6 +50,14 @@ var gapMutants = map[string]func(m *mutant){
 			}
 		}
 	},
+	"a gap is recorded without what was kept": func(m *mutant) {
+		m.record = func(topic string, g journal.Gap) {
+			if t := m.topics[topic]; t != nil {
+				g.After = journal.Anchor{}
+				t.head, _ = t.head.Lose(g)
+			}
+		}
+	},
 	"a gap is recorded in two steps": func(m *mutant) {
 		m.record = func(topic string, g journal.Gap) {
 			if t := m.topics[topic]; t != nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,8 +52,11 @@ type hub struct {
 	addr  string // of the public listener
 	admin string
 	args  []string
+	// binary is the rshub that start runs; empty: the one under test.
+	binary string
 
 	cmd    *exec.Cmd
+	down   bool // killed, asked to end or frozen
 	exited chan struct{}
 	log    *logBuffer
 }
@@ -72,14 +76,19 @@ func startHub(t *testing.T, args ...string) *hub {
 
 func (h *hub) url() string { return "http://" + h.addr + "/" }
 
-// start runs the process and waits until it listens.
-func (h *hub) start() {
-	h.t.Helper()
-	args := append([]string{
+// serve are the arguments of the process.
+func (h *hub) serve() []string {
+	return append([]string{
 		"serve", "--dev", "--listen", h.addr, "--public-url", h.url(),
 		"--admin-listen", h.admin, "--data-dir", h.dir, "--log-format", "json",
 	}, h.args...)
-	h.cmd = exec.CommandContext(context.Background(), binary, args...)
+}
+
+// start runs the process and waits until it listens.
+func (h *hub) start() {
+	h.t.Helper()
+	h.down = false
+	h.cmd = exec.CommandContext(context.Background(), cmp.Or(h.binary, binary), h.serve()...)
 	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {
@@ -120,6 +129,7 @@ func (h *hub) start() {
 // kill ends the process as a power cut would.
 func (h *hub) kill() {
 	h.t.Helper()
+	h.down = true
 	if err := h.cmd.Process.Kill(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -130,6 +140,7 @@ func (h *hub) kill() {
 // terminate asks the process to end and returns its exit code.
 func (h *hub) terminate() int {
 	h.t.Helper()
+	h.down = true
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		h.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ type fault struct {
 type nemesis struct {
 	*world
 	rnd *rand.Rand
+	// last happens after all others; nil: nothing does.
+	last *fault
 }
 
 // between draws a time.
@@ -36,7 +39,11 @@ func (m *nemesis) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(m.rnd.Int64N(int64(to-from)))
 }
 
-func (m *nemesis) someHub() *hub { return m.hubs[m.rnd.IntN(len(m.hubs))] }
+// someHub draws a hub that no other fault has stopped.
+func (m *nemesis) someHub() *hub {
+	up := slices.DeleteFunc(slices.Clone(m.hubs), func(h *hub) bool { return h.down })
+	return up[m.rnd.IntN(len(up))]
+}
 
 // hubFaults are those of the hubs' processes.
 func (m *nemesis) hubFaults() []fault {
@@ -67,6 +74,7 @@ func (m *nemesis) signal(h *hub, s syscall.Signal) {
 	if err := h.cmd.Process.Signal(s); err != nil {
 		m.t.Fatal(err)
 	}
+	h.down = s == syscall.SIGSTOP
 }
 
 // serverFaults are those of one Redis server, whichever has the role now. Where
@@ -199,6 +207,9 @@ func (m *nemesis) rage(faults []fault, duration time.Duration) {
 			continue
 		}
 		m.happen(first, func() {})
+	}
+	if m.last != nil {
+		m.happen(*m.last, func() {})
 	}
 	close(m.healed)
 }

@@ -27,8 +27,10 @@ type world struct {
 	t     *testing.T
 	start time.Time
 	hubs  []*hub
-	names int           // of hubs that were started
-	lease time.Duration // --owner-lease
+	// binary is the rshub that hubs are started with first; empty: the one under test.
+	binary string
+	names  int           // of hubs that were started
+	lease  time.Duration // --owner-lease
 
 	servers []*httptest.Server
 	// healed is closed when no fault will come any more.
@@ -71,6 +73,7 @@ func (w *world) addHub(args ...string) {
 	w.t.Helper()
 	w.names++
 	h := newHub(w.t, append([]string{"--public-url", hubURL, "--node-id", fmt.Sprint("hub-", w.names-1), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
+	h.binary = w.binary
 	w.hubs = append(w.hubs, h)
 	h.start()
 }

@@ -1,7 +1,7 @@
 package boltfile
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +23,9 @@ import (
 type Options struct {
 	// Buckets are made in a new file. A file has these and no others.
 	Buckets [][]byte
-	// Format is the version of what is stored, 1 or more.
-	Format uint64
+	// Format is the version of what is stored, 1 or more. A new file gets it. Oldest is the
+	// least that Open accepts; 0: only Format.
+	Format, Oldest uint64
 	// Advice says what to do about a damaged file. It ends a sentence.
 	Advice string
 	// Closed is the error of what comes after Close; nil: one of this package.
@@ -44,6 +45,8 @@ type Options struct {
 	// for itself, and must not call the DB. Nil: nothing is remembered.
 	Reload func(*Tx) error
 }
+
+func (o *Options) oldest() uint64 { return cmp.Or(o.Oldest, o.Format) }
 
 // Errors of Open.
 var (
@@ -72,7 +75,7 @@ func (e *DamagedError) Error() string {
 func (e *DamagedError) Unwrap() error { return e.Why }
 
 // versionError is that of a file with another format.
-type versionError struct{ have, know uint64 }
+type versionError struct{ have, oldest, know uint64 }
 
 func (e *versionError) Error() string {
 	has, start := fmt.Sprintf("it has the format %d, and ", e.have), "older"
@@ -82,7 +85,11 @@ func (e *versionError) Error() string {
 	case e.have > e.know:
 		start = "newer"
 	}
-	return fmt.Sprintf("%sthis version knows the format %d; start the %s version, or choose another folder", has, e.know, start)
+	knows := fmt.Sprintf("the format %d", e.know)
+	if e.oldest < e.know {
+		knows = fmt.Sprintf("the formats %d to %d", e.oldest, e.know)
+	}
+	return fmt.Sprintf("%sthis version knows %s; start the %s version, or choose another folder", has, knows, start)
 }
 
 func (e *versionError) Unwrap() error {
@@ -170,7 +177,7 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 	if info, err = f.Stat(); err != nil {
 		return false, 0, d.openError(err)
 	}
-	s := &structure{f: f, buckets: o.Buckets, format: o.Format, values: values}
+	s := &structure{f: f, buckets: o.Buckets, oldest: o.oldest(), format: o.Format, values: values}
 	var first error
 	s.damaged = func(bucket, key []byte) {
 		if err := bad(bucket, key); first == nil {
@@ -251,7 +258,7 @@ func (d *DB) create() error {
 			}
 		}
 		t := &Tx{tx: tx, d: d}
-		return t.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, d.o.Format))
+		return t.SetFormat(d.o.Format)
 	})
 }
 

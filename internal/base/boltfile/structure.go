@@ -45,7 +45,8 @@ func odd(format string, args ...any) error {
 type structure struct {
 	f       io.ReaderAt
 	buckets [][]byte // the file has to have these
-	format  uint64   // the file has to have this
+	// The file has to have a format from oldest to format.
+	oldest, format uint64
 	// values: compare all values with their checksums. damaged is called with each one that
 	// differs.
 	values  bool
@@ -335,13 +336,13 @@ func (s *structure) root(id uint64) (fresh bool, err error) {
 	}
 	i := named(aboutBucket)
 	if i < 0 {
-		return false, &versionError{have: 0, know: s.format}
+		return false, &versionError{have: 0, oldest: s.oldest, know: s.format}
 	}
 	if err := s.bucket(all[i], true); err != nil {
 		return false, err
 	}
-	if have := readNumber(s.about[string(formatKey)]); have != s.format && have != 0 {
-		return false, &versionError{have, s.format}
+	if have := readNumber(s.about[string(formatKey)]); (have < s.oldest || have > s.format) && have != 0 {
+		return false, &versionError{have, s.oldest, s.format}
 	}
 	all = slices.Delete(all, i, i+1)
 	for _, name := range s.buckets {

@@ -261,6 +261,15 @@ var (
 	formatKey   = []byte("format")
 )
 
+// Format returns the version of what the file holds.
+func (t *Tx) Format() uint64 { return readNumber(t.Bucket(aboutBucket).Get(formatKey)) }
+
+// SetFormat says that the file holds what a version of the program with this
+// Options.Format writes. Programs that know only a lower one can no longer open it.
+func (t *Tx) SetFormat(format uint64) error {
+	return t.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, format))
+}
+
 func sequenceKey(bucket []byte) []byte { return append([]byte("sequence "), bucket...) }
 
 // readNumber reads eight bytes; 0 where there are others.

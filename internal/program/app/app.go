@@ -137,6 +137,7 @@ func (a *App) start(ctx context.Context) error {
 		return err
 	}
 	a.stops.add("store", func(context.Context) error { return a.backend.Close() })
+	a.logUpgrade()
 
 	a.stops.stage(stopTelemetry)
 	a.startMetrics(ctx)

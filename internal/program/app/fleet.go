@@ -309,6 +309,7 @@ func encode(v any) ([]byte, error) {
 // now answers GET /api/v1/now.
 func (f *fleet) now(ctx context.Context) admin.Now {
 	n := admin.Now{AsOf: time.Now().UTC(), Hubs: []admin.HubNow{}, Failing: []admin.Laggard{}, Slowest: []admin.Laggard{}, Events: []admin.Event{}}
+	n.UpgradePending = f.app.backend.upgradePending()
 	all, err := f.others(ctx)
 	if err != nil {
 		n.HubsError = err.Error()

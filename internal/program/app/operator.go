@@ -29,6 +29,7 @@ func (o operator) handler() http.Handler {
 		Refused:  o.app.metrics.Operator,
 		Reload:   o.app.reloads.reload,
 		Backup:   o.app.backups.make,
+		Upgrades: o.app.upgrades(),
 		Pprof:    o.app.cfg.Pprof,
 		Links:    o.app.links(),
 		Ready:    o.app.ready,

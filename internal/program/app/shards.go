@@ -149,7 +149,7 @@ func nodeOf(n cluster.Node) admin.Node {
 // node describes this hub to the others.
 func (a *App) node(run string) cluster.Node {
 	return cluster.Node{
-		ID: run, Name: a.cfg.NodeID, Version: a.version,
+		ID: run, Name: a.cfg.NodeID, Version: a.version, Format: a.backend.format,
 		Public: a.Addr(), Admin: a.AdminAddr(), HubURL: a.hubURL, StartedAt: a.started.UTC(),
 	}
 }

@@ -48,6 +48,11 @@ type backend struct {
 	leases cluster.Store
 	// board is where hubs show each other how they are; nil: there are no others.
 	board cluster.Board
+	// upgrader finishes an upgrade of the store's format; nil: the store has had one format
+	// only. Format is the newest one that this version knows, if hubs of several versions may
+	// be on the store.
+	upgrader cluster.Upgrader
+	format   int
 	// poll asks about many partitions and shards at once, and time reads the store's
 	// clock. Nil: the store cannot do that.
 	poll func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)

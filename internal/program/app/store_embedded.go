@@ -39,7 +39,7 @@ func openEmbedded(_ context.Context, cfg *config.Config, o storeOptions) (*backe
 		return nil, err
 	}
 	logSealed(o.log, s.Secrets())
-	return &backend{hubStore: s, info: admin.StoreInfo{Kind: "embedded", Location: cfg.DataDir, ID: s.ID()}, leases: cluster.Alone}, nil
+	return &backend{hubStore: s, info: admin.StoreInfo{Kind: "embedded", Location: cfg.DataDir, ID: s.ID()}, leases: cluster.Alone, upgrader: s.Upgrader}, nil
 }
 
 // CheckFolder reads everything in a data folder, and calls bad for each damaged item. No hub

@@ -66,7 +66,7 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 	logSealed(log, s.Found.Secrets)
 	return &backend{
 		hubStore: s, info: admin.StoreInfo{Kind: "redis", Location: s.Found.Location, ID: s.ID()},
-		leases: s.Leases, board: s.Board, poll: s.Poll, time: s.Time,
+		leases: s.Leases, board: s.Board, upgrader: s.Upgrader, format: redisstore.Format, poll: s.Poll, time: s.Time,
 	}, nil
 }
 

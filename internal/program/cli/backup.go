@@ -71,9 +71,7 @@ type backup struct {
 // write copies the backup from the hub.
 func (b *backup) write(ctx context.Context, to io.Writer) error {
 	b.progress.Show(0, 0, "the hub writes the backup to its disk")
-	patient := *b.client
-	patient.http = &http.Client{CheckRedirect: b.client.http.CheckRedirect} // without a time limit
-	resp, err := patient.send(ctx, http.MethodPost, "/api/v1/backup", nil, nil)
+	resp, err := b.client.patient().send(ctx, http.MethodPost, "/api/v1/backup", nil, nil)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,13 @@ type client struct {
 	http      *http.Client
 }
 
+// patient returns a client without a time limit.
+func (c *client) patient() *client {
+	p := *c
+	p.http = &http.Client{CheckRedirect: c.http.CheckRedirect}
+	return &p
+}
+
 // clientFlags are the flags of every command that speaks to a hub.
 type clientFlags struct {
 	url, tokenFile string
