@@ -41,7 +41,7 @@ type kubeSecret struct {
 func kubeSecretCommand(getenv func(string) string) *cobra.Command {
 	s := kubeSecret{dir: serviceAccount}
 	cmd := &cobra.Command{
-		Use: "kube-secret NAME", Short: "Make the Secret of the Helm chart in a cluster, if there is none", Args: cobra.ExactArgs(1),
+		Use: "kube-secret NAME", Short: "Make the Secret of the Helm chart in a cluster, if there is none", Args: cli.Exactly("Secret"),
 		Long: `Runs in a pod, with the credentials of its service account. It makes the Secret NAME in
 the namespace of the pod, with a new operator's token and a new seal key. A Secret that
 is there stays as it is, whatever it holds: without its seal key no stored secret of a

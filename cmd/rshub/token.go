@@ -59,7 +59,7 @@ func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Comm
 func tokenCreate(environ []string) *cobra.Command {
 	var topics []string
 	cmd := &cobra.Command{
-		Use: "create NAME --topic PATTERN", Short: "Make a token for a publisher", Args: cobra.ExactArgs(1),
+		Use: "create NAME --topic PATTERN", Short: "Make a token for a publisher", Args: cli.Exactly("publisher"),
 		Long: `Makes a token with which a publisher may publish to the topics of its patterns,
 and prints it. This is the only time it is shown: the file holds its SHA-256 alone.
 A publisher that has a token gets a second one, so that it can switch before you
@@ -163,7 +163,7 @@ func tokenRevoke(environ []string) *cobra.Command {
 	var token string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke NAME", Short: "Revoke a token, or a publisher with all its tokens", Args: cobra.ExactArgs(1),
+		Use: "revoke NAME", Short: "Revoke a token, or a publisher with all its tokens", Args: cli.Exactly("publisher"),
 		Long: `Revokes one token of a publisher. --token names it by the first digits of its
 SHA-256, as ` + "`rshub token ls`" + ` shows them, or is the token itself. Without --token
 the command revokes the publisher with all its tokens and its secret. The hub

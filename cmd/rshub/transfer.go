@@ -144,7 +144,7 @@ func writeWhole(name string, write func(io.Writer) error) error {
 func importCommand(environ []string) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Read what export wrote into a store", Args: cobra.ExactArgs(1),
+		Use: "import FILE", Short: "Read what export wrote into a store", Args: cli.Exactly("file"),
 		Long: `Reads FILE, as ` + "`rshub export`" + ` wrote it, into a store; - stands for standard input.
 The whole file is checked before anything is stored: a file that was cut short
 (exit code 6) or has a wrong line (exit code 4) changes nothing.
@@ -209,7 +209,7 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 
 func restoreCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Read a backup into an empty store", Args: cobra.ExactArgs(1),
+		Use: "restore FILE", Short: "Read a backup into an empty store", Args: cli.Exactly("file"),
 		Long: `Reads FILE, as ` + "`rshub backup`" + ` wrote it, into an empty store; - stands for standard
 input. The store may be of the other kind: a backup of an embedded store can be
 restored into Redis, and the other way round. Then it reads everything back from the

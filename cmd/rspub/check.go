@@ -28,7 +28,7 @@ type checkFlags struct {
 func checkCommand() *cobra.Command {
 	f := checkFlags{sample: 20, most: 1000, maxPackage: 64 << 20, timeout: cli.Span(time.Minute)}
 	cmd := &cobra.Command{
-		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cobra.ExactArgs(1),
+		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cli.Exactly("Source"),
 		Long: `Checks a Source as a subscriber would see it, this one or anybody's: how it is found,
 all of its documents, a sample of its resources and packages (length, hashes), its
 topics (Link headers) and whether its hubs answer. URL is that of the site, of its

@@ -29,7 +29,7 @@ It works beside rssub follow and sync, too, and reads only then: what it finds w
 looks at again a few times, as it may be half done. End them for --repair.`,
 		Example: `  rssub audit https://source.example/ --dir ./copy
   rssub audit https://source.example/ --dir ./copy --repair`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Exactly("Source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options(cmd, args[0])
 			if err != nil {

@@ -123,7 +123,7 @@ func TestCopyExitCodes(t *testing.T) {
 		says string
 	}{
 		{[]string{"sync", s.URL}, cli.ExitUsage, "dir"},
-		{[]string{"sync", "--dir", "x"}, cli.ExitUsage, "arg"},
+		{[]string{"sync", "--dir", "x"}, cli.ExitUsage, "which Source?"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--max-delete", "some"}, cli.ExitUsage, "write it like 100 or 25%"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--map", "nothing"}, cli.ExitUsage, "URL=FOLDER"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--baseline", "tape"}, cli.ExitUsage, "auto, list and dump"},

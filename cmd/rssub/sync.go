@@ -26,7 +26,7 @@ What cannot be had is reported, tried again by the next run, and holds up nothin
 else; the exit code is 6 then. A run that was interrupted goes on where it was.`,
 		Example: `  rssub sync https://source.example/ --dir ./copy
   rssub sync https://source.example/ --dir ./copy --dry-run`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Exactly("Source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options(cmd, args[0])
 			if err != nil {

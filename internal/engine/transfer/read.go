@@ -136,7 +136,7 @@ type file struct {
 func begin(line []byte, keys *seal.Keys) (*secrets, error) {
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil || h.Type != typeHeader || h.Format < 1 {
-		return nil, fmt.Errorf("%w: its first line is not that of an export; make one with rshub export", ErrRefused)
+		return nil, fmt.Errorf("%w: its first line is not that of a backup or an export; make one with rshub backup or rshub export", ErrRefused)
 	}
 	if h.Format > Format {
 		return nil, fmt.Errorf("%w: it has format %d, and this version knows up to %d; import it with the newer version that wrote it (%s)", ErrRefused, h.Format, Format, h.Program)

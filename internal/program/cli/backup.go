@@ -20,7 +20,7 @@ import (
 // Backup is `rshub backup`.
 func Backup(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, "print what is in the backup as JSON", &cobra.Command{
-		Use: "backup FILE", Short: "Make a backup of a running hub", Args: cobra.ExactArgs(1),
+		Use: "backup FILE", Short: "Make a backup of a running hub", Args: Exactly("file"),
 		Long: `Writes a backup of a running hub to FILE, or to standard output for -. It has all
 topics with their retained notifications, and all subscriptions with their secrets,
 cursors, gaps and pending requests. FILE appears when it is whole, and only its owner

@@ -271,7 +271,7 @@ func TestValidate(t *testing.T) {
 	command(t, nil, bad, "validate", "-").want(t, ExitFailure, "FAIL -:6:5: ", "DOC-17")
 	command(t, nil, "<a>", "validate", "-").want(t, ExitFailure, "FAIL -:1:4: ", "not well-formed: XML")
 	command(t, nil, "", "validate", "nowhere").want(t, ExitNotFound, "there is no file nowhere")
-	command(t, nil, "", "validate").want(t, ExitUsage, "arg")
+	command(t, nil, "", "validate").want(t, ExitUsage, "which document?")
 	command(t, nil, "", "validate", t.TempDir()).want(t, ExitFailure, "directory")
 	for in, want := range map[string]examine.Document{
 		notification: {Valid: true, Capability: "change-notification", Entries: 1, Counts: resourcesync.Counts{Updated: 1}},

@@ -41,7 +41,7 @@ type job[T any] struct {
 func onItem[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []string) string, do func(j *job[T]) error) *cobra.Command {
 	var f clientFlags
 	if pick == nil {
-		cmd.Args = exactly(k.noun)
+		cmd.Args = Exactly(k.noun)
 		pick = func(args []string) string { return args[0] }
 	}
 	cmd.ValidArgsFunction = k.complete(env, &f)
@@ -54,8 +54,8 @@ func onItem[T any](env Env, k kind[T], cmd *cobra.Command, pick func(args []stri
 	})
 }
 
-// exactly requires one argument.
-func exactly(noun string) cobra.PositionalArgs {
+// Exactly requires one argument. The noun says what it names.
+func Exactly(noun string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:

@@ -16,7 +16,7 @@ import (
 // manCommand writes the manual pages of a program, which packages install. People have --help.
 func manCommand(version string) *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "Write the manual pages", Args: cobra.ExactArgs(1), Hidden: true,
+		Use: "man FOLDER", Short: "Write the manual pages", Args: Exactly("folder"), Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writePages(cmd.Root(), version, args[0])
 		},

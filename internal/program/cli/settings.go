@@ -204,7 +204,7 @@ func (s *settings) init() *cobra.Command {
 func InitSettings(program string, template func() string) *cobra.Command {
 	file := "/etc/" + program + "/" + program + ".yaml"
 	return &cobra.Command{
-		Use: "init FILE", Short: "Write a file with every setting, commented out", Args: cobra.ExactArgs(1),
+		Use: "init FILE", Short: "Write a file with every setting, commented out", Args: Exactly("file"),
 		Long: `Writes a file for --config that has every setting of ` + program + ` with its meaning and its
 default, all commented out. It does not overwrite a file.`,
 		Example: "  " + program + " config init " + file,

@@ -159,7 +159,7 @@ func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) err
 		case pair:
 			return nil
 		}
-		return exactly(subscriptions.noun)(cmd, args)
+		return Exactly(subscriptions.noun)(cmd, args)
 	}
 	return onItem(env, subscriptions, cmd, func(args []string) string {
 		if len(args) > 0 {

@@ -48,7 +48,7 @@ something that subscribers notice.`,
   rshub sub all pause --host reader.example.net
   rshub sub all replay --topic https://example.org/changes/ --since 2h --yes`,
 		ValidArgs: names,
-		Args:      exactly("action"),
+		Args:      Exactly("action"),
 	}
 	f.add(cmd)
 	cmd.Flags().Var(since(&from), "since", "`TIME` of a replay, after which notifications end: a datetime, or how long ago as in 90s, 2h or 7d")

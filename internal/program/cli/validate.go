@@ -48,7 +48,7 @@ checks resources, topics and hubs.
 
 Exits 0, or 1 if a document fails, 3 if there is none, 4 if its address is one that
 is not called or its server refuses, 5 if the server can't be reached.`,
-		Args: cobra.ExactArgs(1),
+		Args: Exactly("document"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0])
 		},
