@@ -148,6 +148,10 @@ func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case why != RefusedCrossSite && why != RefusedHost && why != RefusedRole && s.page(w, r, who.Role):
 	case problem != nil:
 		s.report(why, w, r)
+		if isPage(r) { // a person reads it
+			http.Error(w, problem.detail, problem.status)
+			return
+		}
 		writeProblem(w, problem)
 	default:
 		s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), personKey{}, who)))
@@ -175,8 +179,8 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 	case who.name != "":
 		return who, "", nil
 	}
-	if token, ok := s.sessions.tokenOf(r, time.Now()); ok && isPage(r) {
-		if role := s.roleOf(token); role != "" {
+	if isPage(r) {
+		if role := s.session(r); role != "" {
 			return person{Role: role, name: tokenName(role)}, "", nil
 		}
 	}
@@ -190,6 +194,17 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)
 	return nobody, RefusedNoToken, needed()
+}
+
+// session returns the role of the session of a request; empty: it has none. The operator's
+// counts before a reader's.
+func (s *secure) session(r *http.Request) (role Role) {
+	for _, token := range s.sessions.tokensOf(r, time.Now()) {
+		if of := s.roleOf(token); role != Operator && of != "" {
+			role = of
+		}
+	}
+	return role
 }
 
 // tokenName is the name of somebody who has a token of this role.

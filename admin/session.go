@@ -64,35 +64,34 @@ func (s *sessions) begin(role Role, token [sha256.Size]byte, now time.Time) stri
 	return id
 }
 
-// tokenOf returns the hash of the token with which the session of a request began. False: it
-// has no session, or that has ended.
-func (s *sessions) tokenOf(r *http.Request, now time.Time) (token [sha256.Size]byte, ok bool) {
-	cookie, err := r.Cookie(sessionCookie)
-	if err != nil {
-		return token, false
-	}
+// tokensOf returns the hashes of the tokens with which the sessions of a request began, without
+// sessions that have ended. A browser sends one session, except where another site on the host
+// has set a cookie of this name, too: cookies know no ports.
+func (s *sessions) tokensOf(r *http.Request, now time.Time) (tokens [][sha256.Size]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := sha256.Sum256([]byte(cookie.Value))
-	for _, byID := range s.of {
-		found, ok := byID.Get(id)
-		switch {
-		case !ok:
-		case now.Sub(found.begun) > sessionLife || now.Sub(found.used) > sessionIdle:
-			byID.Remove(id)
-		default:
-			found.used = now
-			return found.token, true
+	for _, cookie := range r.CookiesNamed(sessionCookie) {
+		id := sha256.Sum256([]byte(cookie.Value))
+		for _, byID := range s.of {
+			found, ok := byID.Get(id)
+			switch {
+			case !ok:
+			case now.Sub(found.begun) > sessionLife || now.Sub(found.used) > sessionIdle:
+				byID.Remove(id)
+			default:
+				found.used = now
+				tokens = append(tokens, found.token)
+			}
 		}
 	}
-	return token, false
+	return tokens
 }
 
-// end forgets the session of a request.
+// end forgets the sessions of a request.
 func (s *sessions) end(r *http.Request) {
-	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cookie := range r.CookiesNamed(sessionCookie) {
 		for _, byID := range s.of {
 			byID.Remove(sha256.Sum256([]byte(cookie.Value)))
 		}

@@ -20,6 +20,13 @@ import (
 // patience is how long a test waits for something that has to happen.
 const patience = 2 * time.Minute
 
+// The names of this machine in the browser: that of the hub, and that of a stranger's site. No
+// other name is anything.
+const (
+	hubName  = "hub.example"
+	evilName = "evil.example"
+)
+
 // chromium is the browser of all tests, which starts with the first of them.
 var chromium struct {
 	sync.Once
@@ -42,7 +49,9 @@ func startBrowser() {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(filepath.Join(built, "chromium")), chromedp.Flag("no-proxy-server", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true))
+		chromedp.Flag("host-resolver-rules", "MAP "+hubName+" 127.0.0.1, MAP "+evilName+" 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true),
+		// So frames of another site stay in the process of the page, which says what they show.
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SitePerProcess,IsolateOrigins"), chromedp.Flag("disable-site-isolation-trials", true))
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	chromium.cancel = append(chromium.cancel, cancel)
 	chromium.ctx, cancel = chromedp.NewContext(allocator)

@@ -7,14 +7,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
 
-// click clicks on an element, by its CSS selector.
+// click clicks on an element, by its CSS selector. It looks for the element again if the page
+// replaces it at this moment, as it does with figures.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS(selector)))
+	for deadline := time.Now().Add(patience); ; {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+		cancel()
+		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "Could not find node") {
+			b.must(err)
+			return
+		}
+	}
 }
 
 // await waits until the page in the tab has these words.
@@ -63,7 +73,7 @@ func TestForms(t *testing.T) {
 	b.click(`form[action$="/pause"] button`)
 	b.await(h, "It gets nothing until it is resumed.")
 	b.click(`form[action$="/resume"] button`)
-	b.await(h, "It gets what it missed, and everything new.")
+	b.await(h, "It gets what waits for it, and everything new.")
 	b.click("details:last-of-type summary")
 	b.do(chromedp.SendKeys(chromedp.CSS(`form[action$="/end"] input`), "end"))
 	b.click(`form[action$="/end"] button`)

@@ -27,6 +27,7 @@ type hub struct {
 	public string // base URLs of its listeners, with a slash at the end
 	admin  string
 	name   string // the hub URI, that of public unless hubs share one
+	token  string // of the operator; empty: none is needed
 	args   []string
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -160,7 +161,11 @@ func send(t *testing.T, method, url string, header http.Header, body []byte) (in
 // get asks the operator's listener.
 func (h *hub) get(path string) (int, []byte) {
 	h.t.Helper()
-	return send(h.t, http.MethodGet, h.admin+path, nil, nil)
+	var header http.Header
+	if h.token != "" {
+		header = http.Header{"Authorization": {"Bearer " + h.token}}
+	}
+	return send(h.t, http.MethodGet, h.admin+path, header, nil)
 }
 
 // api gets what the API answers to a path.
