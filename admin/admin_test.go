@@ -353,30 +353,6 @@ func TestOneSubscription(t *testing.T) {
 	}
 }
 
-func TestLag(t *testing.T) {
-	head := journal.Head{Last: journal.Anchor{Seq: 3, Until: noon}}
-	trimmed := journal.Head{Last: journal.Anchor{Position: 9, Seq: 9, Until: noon}, Trimmed: journal.Anchor{Position: 7, Seq: 7, Until: noon.Add(-time.Minute)}}
-	behind := subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Position: 1, Seq: 1, Until: noon.Add(-time.Hour)}}}
-	if got := lag(trimmed, &behind, noon); *got != (Lag{2, 60}) {
-		t.Errorf("behind what retention took: %+v", *got)
-	}
-	for name, tc := range map[string]struct {
-		s    subscriptions.Subscription
-		want Lag
-	}{
-		"at the head":       {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: head.Last}}, Lag{}},
-		"past a lost tail":  {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Seq: 9, Until: noon}}}, Lag{}},
-		"behind":            {subscriptions.Subscription{Cursor: journal.Cursor{Anchor: journal.Anchor{Seq: 1, Until: noon.Add(-time.Hour)}}}, Lag{2, 3600}},
-		"before the first":  {subscriptions.Subscription{CreatedAt: noon.Add(-time.Hour)}, Lag{3, 0}},
-		"failing with it":   {subscriptions.Subscription{Cursor: journal.Cursor{Attempt: 2, FirstAttemptAt: noon.Add(4 * time.Minute)}}, Lag{3, 60}},
-		"a clock went back": {subscriptions.Subscription{Cursor: journal.Cursor{Attempt: 2, FirstAttemptAt: noon.Add(time.Hour)}}, Lag{3, 0}},
-	} {
-		if got := lag(head, &tc.s, noon.Add(5*time.Minute)); *got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, *got, tc.want)
-		}
-	}
-}
-
 // A store that fails gives a problem before the first item, and no whole page
 // after it.
 func TestStoreFailures(t *testing.T) {

@@ -41,7 +41,7 @@ func (a *Options) change(action string, do func(r *http.Request) (answer any, wh
 	handle := a.logged(action, func(r *http.Request) (any, zap.Field, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 		defer cancel()
-		return do(r.WithContext(ctx))
+		return do(r.WithContext(subscriptions.AskedBy(ctx, personOf(ctx).name)))
 	})
 	return func(w http.ResponseWriter, r *http.Request) error {
 		// The body has to arrive in the same time. Not every ResponseWriter of a test

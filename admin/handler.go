@@ -168,6 +168,9 @@ var (
 	paging = []string{"limit", "after"}
 )
 
+// whenItTakesEffect is WhenItTakesEffect in the description of a route.
+const whenItTakesEffect = "; it takes effect at once, or within 5 seconds if another hub delivers to it"
+
 // text describes a route and its parameters.
 func (rt *route) text() string {
 	if len(rt.params) == 0 {
@@ -259,14 +262,14 @@ func (a *api) calls() []route {
 		{http.MethodGet, "/api/v1/subscriptions/{id}", "one subscription", none, a.subscriptions.getSubscription},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/attempts", "its failed deliveries and the first success after each, the latest 50, oldest first", paging, a.subscriptions.listAttempts},
 		{http.MethodGet, "/api/v1/subscriptions/{id}/gaps", "the intervals that it did not get and why, those of its topic included", paging, a.subscriptions.listGaps},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification", none, a.change("retry", a.subscriptions.ofSubscription(a.subscriptions.retry))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}`, none, a.change("replay", a.subscriptions.ofSubscription(a.subscriptions.replay))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on; a hub that owns it hears of it within 5 seconds", none, a.change("pause", a.subscriptions.ofSubscription(a.subscriptions.pause))},
-		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused", none, a.change("resume", a.subscriptions.ofSubscription(a.subscriptions.resume))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/retry", "try what waits now: a delivery or a verification" + whenItTakesEffect, none, a.change("retry", a.subscriptions.ofSubscription(a.subscriptions.retry))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/replay", `deliver again what is retained and ends after {"since": datetime}` + whenItTakesEffect, none, a.change("replay", a.subscriptions.ofSubscription(a.subscriptions.replay))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/pause", "keep everything from it until it is resumed; its lease and retention go on" + whenItTakesEffect, none, a.change("pause", a.subscriptions.ofSubscription(a.subscriptions.pause))},
+		{http.MethodPost, "/api/v1/subscriptions/{id}/resume", "let it continue where it was paused" + whenItTakesEffect, none, a.change("resume", a.subscriptions.ofSubscription(a.subscriptions.resume))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/verify", "ask its callback again whether it wants the topic, and show the answer; it changes nothing", none, a.change("verify", a.subscriptions.ofSubscription(a.subscriptions.verify))},
 		{http.MethodPost, "/api/v1/subscriptions/{id}/link", "make a link to its page for its subscriber, which is good for 7 days", none, a.change("link", a.subscriptions.ofSubscription(a.subscriptions.makeLink))},
 		{http.MethodDelete, "/api/v1/subscriptions/{id}/link", "end all links to it", none, a.change("unlink", a.subscriptions.ofSubscription(a.subscriptions.revokeLinks))},
-		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback", none, a.change("end", a.subscriptions.ofSubscription(a.subscriptions.endSubscription))},
+		{http.MethodDelete, "/api/v1/subscriptions/{id}", "end it, and notify its callback" + whenItTakesEffect, none, a.change("end", a.subscriptions.ofSubscription(a.subscriptions.endSubscription))},
 
 		{http.MethodGet, "/api/v1/notifications/{id}", "one notification, and to how many subscriptions it was delivered; that reads every subscription, unless ?count=false", []string{"count"}, a.notifications.getNotification},
 		{http.MethodGet, "/api/v1/notifications/{id}/document", "its document as it was published", none, a.notifications.getDocument},

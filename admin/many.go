@@ -128,30 +128,40 @@ func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, 
 			continue
 		}
 		if m.waiting = append(m.waiting, after); len(m.waiting) == batch {
-			if err := m.flush(ctx); err != nil {
+			if err := m.flush(ctx, until); err != nil || m.Next != "" {
 				return stopped(err)
 			}
 			batchEnd = after
 		}
 	}
-	return stopped(m.flush(ctx))
+	return stopped(m.flush(ctx, until))
 }
 
 // flush does it with those that wait, several at once, so that stores commit many changes
-// together. It skips those for which there is nothing to do, and counts those that fail. An
-// error says that all failed, or that the time is over.
-func (m *changer) flush(ctx context.Context) error {
+// together. It skips those for which there is nothing to do, and counts those that fail. If the
+// time is over, the next call begins with those that it has not begun. An error says that all
+// failed, or that changeTimeout is over.
+func (m *changer) flush(ctx context.Context, until time.Time) error {
 	results := make([]error, len(m.waiting))
+	begun := 0
 	var all errgroup.Group
 	all.SetLimit(shardsAtOnce)
 	for i, id := range m.waiting {
+		if i > 0 && !time.Now().Before(until) {
+			break
+		}
+		begun++
 		all.Go(func() error {
 			results[i] = m.do(ctx, id)
 			return nil
 		})
 	}
 	_ = all.Wait() // the results have the errors
-	m.waiting = m.waiting[:0]
+	if left := len(results) - begun; left > 0 {
+		m.Next = m.waiting[begun-1].String()
+		m.Matched -= left
+	}
+	m.waiting, results = m.waiting[:0], results[:begun]
 	var first error
 	failed := 0
 	for _, err := range results {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -124,4 +125,54 @@ func TestManyAtOnce(t *testing.T) {
 		resp, body := call(tc[0], tc[1])
 		wantProblem(t, resp, body, http.StatusBadRequest, "")
 	}
+}
+
+// slow is a Control that needs a while for each subscription.
+type slow struct {
+	*choosy
+	each time.Duration
+}
+
+func (c *slow) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	time.Sleep(c.each)
+	return c.choosy.Retry(ctx, id)
+}
+
+// A store that is slow with each of them ends a call in its time, and the next one goes on after
+// the last that was done. None is done twice.
+func TestManyEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, m := context.Background(), &memory{}
+		a := &subscriptionCalls{&Options{Subscriptions: m, Now: time.Now}}
+		for i := range 600 {
+			callback := fmt.Sprintf("https://many.example/%d", i)
+			m.addRecord(subscriptions.Record{Subscription: &subscriptions.Subscription{
+				ID: subscriptions.ID(theTopic, callback), Topic: theTopic, Callback: callback, ExpiresAt: time.Now().Add(time.Hour),
+			}})
+		}
+		c := &slow{&choosy{done: map[uuid.UUID]int{}}, 3 * time.Second}
+		calls, sum, after := 0, Many{}, uuid.Nil
+		for more := true; more; calls++ {
+			one := &changer{do: manyActions["retry"](c, time.Time{})}
+			begun := time.Now()
+			if err := a.walkMany(ctx, one, filter{}, after); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > manyTime+2*c.each { // one begins when the one before it ends
+				t.Errorf("a call took %v", took)
+			}
+			sum.Matched, sum.Done = sum.Matched+one.Matched, sum.Done+one.Done
+			if more = one.Next != ""; more {
+				after = uuid.MustParse(one.Next)
+			}
+		}
+		if calls < 3 || sum != (Many{Matched: 600, Done: 600}) || len(c.done) != 600 {
+			t.Errorf("%d calls: %+v, %d done", calls, sum, len(c.done))
+		}
+		for id, n := range c.done {
+			if n != 1 {
+				t.Errorf("%v was done %d times", id, n)
+			}
+		}
+	})
 }

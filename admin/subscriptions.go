@@ -178,38 +178,24 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	out.CreatedAt, out.VerifiedAt, out.ExpiresAt = utc(s.CreatedAt), utc(s.VerifiedAt), utc(s.ExpiresAt)
 	out.PausedAt, out.EndedAt, out.EndReason = utc(s.PausedAt), utc(s.EndedAt), s.EndReason
 	out.Cursor = &Cursor{Position: position(c.Position), Seq: c.Seq, Until: utc(c.Until)}
-	out.Attempt, out.Gaps = c.Attempt, len(s.Gaps)
+	out.Attempt = c.Attempt
 	if c.Attempt > 0 { // otherwise it is when the notification was found damaged
 		out.FirstAttemptAt = utc(c.FirstAttemptAt)
 	}
 	out.LastStatus, out.LastError = Outcome(c.LastStatus)
-	if s.Live(now) {
-		head, err := heads.get(ctx, topic)
-		if err != nil {
+	head := journal.Head{}
+	if s.EndedAt.IsZero() {
+		var err error
+		if head, err = heads.get(ctx, topic); err != nil {
 			return out, err
 		}
-		out.Lag, out.NextAttemptAt = lag(head, s, now), utc(c.NextAttemptAt)
+	}
+	out.Gaps = len(s.OwnGaps(head, now))
+	if s.Live(now) {
+		lag := subscriptions.LagOf(head.Last, head.Trimmed, c, now)
+		out.Lag, out.NextAttemptAt = &Lag{Notifications: lag.Notifications, Seconds: lag.Span.Seconds(), Lost: lag.Lost}, utc(c.NextAttemptAt)
 	}
 	return out, nil
-}
-
-// lag returns the distance from the cursor to the head, without what retention took: that is
-// a gap. Before the first delivery there is no
-// time to count from: then the lag is how long that delivery has failed, as in the metrics.
-func lag(head journal.Head, s *subscriptions.Subscription, now time.Time) *Lag {
-	var span time.Duration
-	left := subscriptions.Ahead(head, s.Cursor.Anchor)
-	switch c := s.Cursor; {
-	case left == 0:
-		return &Lag{}
-	case c.Position < head.Trimmed.Position:
-		span = head.Last.Until.Sub(head.Trimmed.Until)
-	case c.Seq > 0:
-		span = head.Last.Until.Sub(c.Until)
-	case !c.FirstAttemptAt.IsZero():
-		span = now.Sub(c.FirstAttemptAt)
-	}
-	return &Lag{Notifications: left, Seconds: max(span, 0).Seconds()}
 }
 
 // failures are the words for the last attempts that got no HTTP answer.

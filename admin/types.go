@@ -180,12 +180,20 @@ type Subscription struct {
 	// "error".
 	LastStatus int    `json:"last_status,omitempty"`
 	LastError  string `json:"last_error,omitempty"`
-	// Gaps is how many gaps of its own are kept, those of its topic not counted.
+	// Gaps is how many gaps of its own there are, those of its topic not counted.
 	Gaps int `json:"gaps"`
 	// Request is the request that waits for verification, or the denial that
 	// waits to be told.
 	Request *Request `json:"request,omitempty"`
 }
+
+// Waits reports whether an attempt to deliver or to verify is due, now or later.
+func (s *Subscription) Waits() bool {
+	return s.Request != nil || s.Lag != nil && s.Lag.Notifications+s.Lag.Lost > 0
+}
+
+// WhenItTakesEffect is the sentence about a change of a subscription.
+const WhenItTakesEffect = "It takes effect at once, or within 5 seconds if another hub delivers to the subscription."
 
 // Cursor is a position in a topic.
 type Cursor struct {
@@ -194,12 +202,15 @@ type Cursor struct {
 	Until    time.Time `json:"until,omitzero"`
 }
 
-// Lag is how far a subscription is behind its topic: notifications that were not
+// Lag is how far a subscription is behind its topic: retained notifications that were not
 // delivered yet, and the time between the `until` of the last one that was and that
 // of the topic; where none ever was, the time for which the first one has failed.
 type Lag struct {
 	Notifications uint64  `json:"notifications"`
 	Seconds       float64 `json:"seconds"`
+	// Lost is how many retention took before they were delivered. They are the last gap of the
+	// subscription.
+	Lost uint64 `json:"lost,omitempty"`
 }
 
 // Request is a request that is not done with.

@@ -68,7 +68,7 @@ func New(o Options) (*Dispatcher, error) {
 		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
 		commits:  d.commits, report: d.report, answers: newAnswers(answersBytes),
 	}
-	d.lags = &lagReporter{sched: d.sched, now: o.Clock.Now}
+	d.lags = &lagReporter{sched: d.sched, heads: d.heads, now: o.Clock.Now}
 	d.lags.latest.Store(&LagReport{})
 	return d, nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // heads finds out which entries are new: it reads the head of each topic that may have moved,
@@ -76,7 +78,7 @@ func (h *heads) run(ctx context.Context) {
 			return
 		}
 		head, err := h.journal.Head(ctx, t.url)
-		if changed := h.read(t, packAnchor(head.Last), err); !changed || ctx.Err() != nil {
+		if changed := h.read(t, head, err); !changed || ctx.Err() != nil {
 			continue
 		}
 		if err != nil {
@@ -104,12 +106,15 @@ func (h *heads) next() *topic {
 
 // read passes on the result of reading a head. It reports whether that failed but not the time
 // before, or the other way round.
-func (h *heads) read(t *topic, head anchor, err error) (changed bool) {
-	hasLanes := false
+func (h *heads) read(t *topic, head journal.Head, err error) (changed bool) {
+	hasLanes, last := false, packAnchor(head.Last)
 	h.sched.do(func(s *scheduler) {
 		hasLanes = s.topics[t.url] == t
-		if err == nil && !(t.known && t.head.same(head)) {
-			s.setHead(t, head)
+		if err != nil {
+			return
+		}
+		if t.trimmed = packAnchor(head.Trimmed); !(t.known && t.head.same(last)) {
+			s.setHead(t, last)
 		}
 	})
 	h.mu.Lock()

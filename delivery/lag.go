@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/subscriptions"
 )
 
 const (
@@ -16,6 +17,9 @@ const (
 	// processor at most, even with a million subscriptions.
 	lagEvery = 5 * time.Second
 	lagPause = 50
+	// lookAgain is of how many topics, whose lanes are behind, a walk has the heads read again:
+	// nothing else says what retention took.
+	lookAgain = 64
 )
 
 // The bounds up to which a LagReport counts lags: notifications, and the time that
@@ -78,6 +82,7 @@ type Laggard struct {
 // lagReporter makes a LagReport again and again.
 type lagReporter struct {
 	sched  *sharedScheduler
+	heads  *heads
 	now    func() time.Time
 	latest atomic.Pointer[LagReport]
 }
@@ -94,9 +99,15 @@ func (r *lagReporter) run(ctx context.Context) {
 // measure walks over all lanes, in chunks.
 func (r *lagReporter) measure(ctx context.Context) {
 	c := &LagReport{}
-	for _, t := range r.sched.allTopics() {
+	look := lookAgain
+	for _, t := range r.sched.allTopics() { // in no order
 		now := r.sched.s.read().earliest
+		before := c.LagSum
 		r.sched.each(t.all, func(_ *scheduler, l *lane) { c.count(l, now) })
+		if c.LagSum > before && look > 0 {
+			look--
+			r.heads.add(t)
+		}
 		if ctx.Err() != nil {
 			return // the last report stays until the end
 		}
@@ -167,21 +178,14 @@ func (l *lane) laggard(now int64) Laggard {
 	return x
 }
 
-// lag is how far the lane is behind its topic, as far as that is known. One that
-// got nothing yet is as far behind as it has failed.
+// lag is how far the lane is behind its topic, as far as that is known.
 func (l *lane) lag(now int64) (notifications uint64, span time.Duration) {
 	t := l.topic
-	if !t.behind(l) || t.head.seq <= l.cursor.seq {
+	if !t.behind(l) {
 		return 0, 0
 	}
-	notifications = t.head.seq - l.cursor.seq
-	switch {
-	case l.cursor.seq > 0:
-		span = t.head.instant().Sub(l.cursor.instant())
-	case l.cursor.first > 0:
-		span = time.Duration(now - l.cursor.first)
-	}
-	return notifications, max(span, 0)
+	lag := subscriptions.LagOf(t.head.unpack(), t.trimmed.unpack(), l.cursor.unpack(), instant(now))
+	return lag.Notifications, lag.Span
 }
 
 // waits is about how long ago the hub accepted the notification that is the lane's next: of the
@@ -189,11 +193,14 @@ func (l *lane) lag(now int64) (notifications uint64, span time.Duration) {
 // reading the journal, no more is known of them than that they came after the one before.
 func (l *lane) waits(now int64) time.Duration {
 	var since int64
+	lost := l.cursor.position < l.topic.trimmed.position // its next was, and another is now
 	switch behind, _ := l.lag(now); {
 	case behind == 0:
 		return 0
-	case behind == 1 || l.cursor.seq == 0 && l.cursor.first == 0:
+	case behind == 1 || l.cursor.seq == 0 && l.cursor.first == 0 && !lost:
 		since = int64(l.topic.head.position) //nolint:gosec // the store's clock, until the year 2262
+	case lost:
+		since = int64(l.topic.trimmed.position) //nolint:gosec // the same
 	case l.cursor.first > 0:
 		since = l.cursor.first
 	default:

@@ -83,6 +83,43 @@ func TestLagIsCountedFromWhatWasGot(t *testing.T) {
 	})
 }
 
+// What retention took from subscriptions that fail is no lag any more, a moment after it went and
+// without a further notification.
+func TestLagIsWithoutWhatRetentionTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicA, cb(0))
+		b.subscribe(topicB, cb(1))
+		b.run()
+		defer b.end()
+		b.publish(t, topicA, []byte("got"))
+		pass(time.Second)
+		b.set(cb(0), down)
+		b.set(cb(1), down)
+		var entries []journal.Entry
+		for range 5 {
+			entries = append(entries, b.publish(t, topicA, []byte("not got")))
+			pass(time.Minute)
+		}
+		b.publish(t, topicB, []byte("the first, not got"))
+		pass(7 * time.Hour) // nothing is tried for a while
+		if c := b.d.LagReport(); c.LagSum != 6 || c.Oldest < 4*time.Minute || c.Failing != 2 || c.Slowest[1].Topic == "" {
+			t.Errorf("before: %+v", c)
+		}
+		b.trim(topicA, entries[2].Seq)
+		pass(3 * lagEvery)
+		c := b.d.LagReport()
+		if want := entries[4].Until.Sub(entries[2].Until); c.LagSum != 3 || c.Slowest[1].Behind != 2 || c.Slowest[1].Span != want || c.Failing != 2 {
+			t.Errorf("retention took three: %d notifications behind, %+v, want %v", c.LagSum, c.Slowest[:2], want)
+		}
+		b.trim(topicA, entries[4].Seq)
+		pass(3 * lagEvery)
+		if c := b.d.LagReport(); c.LagSum != 1 || c.Slowest[0].Topic != topicB || c.Slowest[1].Topic != "" {
+			t.Errorf("retention took all: %d notifications behind, %+v", c.LagSum, c.Slowest[:2])
+		}
+	})
+}
+
 // A lags of many lanes in many chunks counts each once, while others come and go.
 func TestCensusOfManyLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,6 +197,7 @@ func TestLag(t *testing.T) {
 		{"nothing was got", &topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
 		{"nothing was got, and one failed", &topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
 		{"time went back", &topic{known: true, head: at(7, 20)}, cursor{anchor: at(5, 50)}, 2, 0},
+		{"retention took some", &topic{known: true, head: at(7, 80), trimmed: at(6, 60)}, cursor{anchor: at(2, 20)}, 1, 20 * time.Second},
 	} {
 		l := lane{topic: tc.topic, cursor: tc.cursor}
 		if n, span := l.lag(100); n != tc.n || span != tc.span {
@@ -190,6 +228,13 @@ func TestUndelivered(t *testing.T) {
 		l := lane{topic: heard, cursor: tc.cursor}
 		if got := l.waits(100 * second); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	some := &topic{known: true, head: at(7, 80), trimmed: at(5, 50)}
+	for _, c := range []cursor{{anchor: at(2, 20)}, {anchor: at(2, 20), first: 30 * second}, {}, {first: 30 * second}} {
+		l := lane{topic: some, cursor: c}
+		if got := l.waits(100 * second); got != 50*time.Second {
+			t.Errorf("retention took what %+v waits for: %v", c, got)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (m *leaseModel) publish() {
 func (m *leaseModel) begin() bool {
 	for {
 		for m.d.heads.queue.len() > 0 {
-			m.d.heads.read(m.d.heads.next(), packAnchor(m.head().Last), nil)
+			m.d.heads.read(m.d.heads.next(), m.head(), nil)
 		}
 		for m.d.sched.s.step() == 0 {
 			continue

@@ -10,6 +10,7 @@ type topic struct {
 	// store returned: so a read that began before that can be told from one that began after.
 	head     anchor
 	known    bool
+	trimmed  anchor // the newest entry that retention took, as of the last time that heads read it
 	headSets uint64
 	// A walk over the lanes is under way, another is to follow, and one of the
 	// two because of something new.

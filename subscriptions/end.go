@@ -50,6 +50,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	}
 	s.enqueue(denial, false)
 	e := requestEvent(EventEnded, denial, reason)
+	e.Who = whoAsked(ctx)
 	e.Mode, e.Try, e.Gap = "", 0, newGap(before, rec.Subscription)
 	s.o.Event(e)
 	return nil

@@ -20,6 +20,7 @@ type Event struct {
 	CallbackHost   string // host:port
 	Mode           websub.Mode
 	Requester      string // as given to Accept
+	Who            string // the person who asked for it, as AskedBy has them
 	Try            int    // from 1
 	Status         int    // of the callback's answer; 0: there was none
 	Reason         string // why it was denied, dropped or ended
@@ -42,8 +43,8 @@ const (
 	EventFailed   = "subscription_verification_failed" // one try of it or of a denial, or one topic check
 	EventDropped  = "subscription_request_dropped"     // the request ended without an effect
 	EventDenied   = "subscription_denied"              // the callback got the denial
-	EventRetried  = "subscription_retried"             // the operator asked for the next attempt at once
-	EventReplayed = "subscription_replayed"            // the operator moved the cursor back: Since, Count
+	EventRetried  = "subscription_retried"             // somebody asked for the next attempt at once
+	EventReplayed = "subscription_replayed"            // somebody moved the cursor back: Since, Count
 	EventPaused   = "subscription_paused"              // the operator paused it
 	EventResumed  = "subscription_resumed"             // the operator resumed it
 	EventChecked  = "subscription_checked"             // the operator had its callback asked again: Status or Err

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,14 +35,32 @@ const entriesPage = 1000
 
 // Retry makes the next attempt due now, of a delivery or a verification (see the function
 // Retry). It returns the record after that, which is durable. ErrNotFound: there is no such
-// subscription. ErrEnded: there is nothing to try.
+// subscription. ErrEnded: there is nothing to try. ErrUnchanged, with the record: the same, as
+// everything is delivered.
 // ErrPaused: the operator paused it.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
+	if rec, nothing, err := s.nothingWaits(ctx, id); nothing || err != nil {
+		return rec, cmp.Or(err, ErrUnchanged)
+	}
 	rec, err := s.operate(ctx, id, EventRetried, Retry)
 	if r := rec.Request; err == nil && r != nil && r.Denied == "" {
 		s.enqueue(r, rec.Subscription.sameSubscriber(r))
 	}
 	return rec, err
+}
+
+// nothingWaits reports that a subscription is in force and has got everything, and returns its
+// record.
+func (s *Service) nothingWaits(ctx context.Context, id uuid.UUID) (rec Record, nothing bool, err error) {
+	if rec, err = s.o.Store.Get(ctx, id); err != nil {
+		return rec, false, err
+	}
+	sub := rec.Subscription
+	if sub == nil || rec.Request != nil || sub.Cursor.Attempt > 0 || !sub.PausedAt.IsZero() || !sub.Live(s.o.Clock.Earliest()) {
+		return rec, false, nil
+	}
+	head, err := s.o.Heads.Head(ctx, sub.Topic)
+	return rec, err == nil && head.Last.Position == sub.Cursor.Position, err
 }
 
 // Pause keeps everything from a subscription until Resume (see the function Pause). It
@@ -73,7 +92,7 @@ func (s *Service) operate(ctx context.Context, id uuid.UUID, event string, chang
 	if err != nil {
 		return Record{}, fmt.Errorf("changing subscription %v: %w", id, err)
 	}
-	s.o.Event(recordEvent(event, rec))
+	s.o.Event(recordEvent(ctx, event, rec))
 	return rec, nil
 }
 
@@ -123,7 +142,7 @@ func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err
 	if v.Confirmed = confirmed(v.Status, v.Answer, v.Err, challenge); v.Confirmed {
 		confirm()
 	}
-	e := recordEvent(EventChecked, rec)
+	e := recordEvent(ctx, EventChecked, rec)
 	e.Status, e.Err, e.Duration = v.Status, v.Err, v.Took
 	s.o.Event(e)
 	return v, nil
@@ -182,8 +201,8 @@ func (s *Service) replay(ctx context.Context, id uuid.UUID, since time.Time, bef
 	if err != nil {
 		return 0, rec, err
 	}
-	n = Ahead(to.head, rec.Subscription.Cursor.Anchor)
-	e := recordEvent(EventReplayed, rec)
+	n = LagOf(to.head.Last, to.head.Trimmed, rec.Subscription.Cursor, time.Time{}).Notifications
+	e := recordEvent(ctx, EventReplayed, rec)
 	e.Since, e.Count = since, n
 	s.o.Event(e)
 	return n, rec, nil
@@ -241,8 +260,21 @@ func (o *Options) replayStart(ctx context.Context, topic string, since time.Time
 	}
 }
 
-// recordEvent is an event of a subscription, or of the request for one.
-func recordEvent(name string, rec Record) Event {
+// recordEvent is an event of a subscription, or of the request for one, that somebody asked for.
+func recordEvent(ctx context.Context, name string, rec Record) Event {
 	topic, callback := rec.Pair()
-	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: egress.HostPortOf(callback)}
+	return Event{Name: name, SubscriptionID: ID(topic, callback), Topic: topic, CallbackHost: egress.HostPortOf(callback), Who: whoAsked(ctx)}
+}
+
+type whoKey struct{}
+
+// AskedBy returns a context whose changes have Event.Who: the name of the person who asks for
+// them.
+func AskedBy(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, whoKey{}, who)
+}
+
+func whoAsked(ctx context.Context) string {
+	who, _ := ctx.Value(whoKey{}).(string)
+	return who
 }

@@ -180,18 +180,6 @@ func TestLateCommitsUndoNothing_Invariant3(t *testing.T) {
 	})
 }
 
-func TestAhead(t *testing.T) {
-	head := journal.Head{Last: entry(20), Trimmed: entry(5)}
-	for at, want := range map[uint64]uint64{1: 15, 5: 15, 6: 14, 19: 1, 20: 0, 30: 0} {
-		if got := Ahead(head, entry(at)); got != want {
-			t.Errorf("after %d: %d, want %d", at, got, want)
-		}
-	}
-	if got := Ahead(journal.Head{}, journal.Anchor{}); got != 0 {
-		t.Errorf("of an empty topic: %d", got)
-	}
-}
-
 func TestOutcome(t *testing.T) {
 	at := func(n uint64) *journal.Entry {
 		return &journal.Entry{

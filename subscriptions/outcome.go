@@ -74,6 +74,16 @@ func (s *Subscription) AllGaps(head journal.Head, now time.Time) []journal.Gap {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b journal.Gap) int { return a.At.Compare(b.At) })
+	return s.addTrimmed(all, head, now)
+}
+
+// OwnGaps is AllGaps without those of the topic.
+func (s *Subscription) OwnGaps(head journal.Head, now time.Time) []journal.Gap {
+	return s.addTrimmed(slices.Clone(s.Gaps), head, now)
+}
+
+// addTrimmed adds the gap that delivery has yet to record.
+func (s *Subscription) addTrimmed(all []journal.Gap, head journal.Head, now time.Time) []journal.Gap {
 	if c := s.Cursor.Anchor; s.EndedAt.IsZero() && c.Position < head.Trimmed.Position {
 		lost := head.TrimmedAfter(c)
 		all = addLag(all, c, lost.To, lost.Reason, now)

@@ -154,12 +154,6 @@ func Replay(rec Record, to journal.Anchor, now time.Time) (Record, error) {
 	return rec, nil
 }
 
-// Ahead returns how many retained notifications of a topic are after an anchor.
-func Ahead(head journal.Head, a journal.Anchor) uint64 {
-	from := max(a.Seq, head.Trimmed.Seq)
-	return max(head.Last.Seq, from) - from
-}
-
 // Deactivate carries out the verified unsubscribe request requestID (HUB-27). It records
 // undelivered entries up to head, the topic's newest entry, as a gap. Like Activate, it
 // returns ErrSuperseded if the request is not the pending one.

@@ -31,11 +31,18 @@ var actions = map[string]action{
 	"topics/force":         {method: http.MethodDelete, query: url.Values{"force": {"true"}}, typed: "forget and end", gone: true},
 }
 
+// nothingWaits is done for a retry of a subscription that has got everything.
+const nothingWaits = "nothing-waits"
+
 // done are the sentences about what was done.
 var done = map[string]string{
-	"retry": "It is tried now.", "replay": "The notifications since then are delivered again.", "end": "The subscription has ended, and its callback gets a denial.",
-	"pause": "It gets nothing until it is resumed. Another hub that delivers to it hears of this within 5 seconds.", "resume": "It gets what it missed, and everything new.",
-	"reset": "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
+	"retry":      "The next attempt is due now. " + admin.WhenItTakesEffect,
+	nothingWaits: "There is nothing to try: everything is delivered.",
+	"replay":     "The notifications since then are delivered again. " + admin.WhenItTakesEffect,
+	"end":        "The subscription has ended, and its callback gets a denial. " + admin.WhenItTakesEffect,
+	"pause":      "It gets nothing until it is resumed. " + admin.WhenItTakesEffect,
+	"resume":     "It gets what waits for it, and everything new. " + admin.WhenItTakesEffect,
+	"reset":      "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
 	"reload": "The files were read again.",
 }
 
@@ -59,8 +66,16 @@ func (u *ui) act(w http.ResponseWriter, r *http.Request) {
 			}
 			body = admin.ReplayRequest{Since: since}
 		}
-		if err := u.ask(r, a.method, apiPath+kind+"/"+url.PathEscape(id)+a.path, a.query, body, nil); err != nil {
+		var s admin.Subscription
+		var answer any
+		if name == "retry" {
+			answer = &s
+		}
+		if err := u.ask(r, a.method, apiPath+kind+"/"+url.PathEscape(id)+a.path, a.query, body, answer); err != nil {
 			return view{}, err
+		}
+		if answer != nil && !s.Waits() {
+			name = nothingWaits
 		}
 		to := admin.PagePath + kind
 		if !a.gone {

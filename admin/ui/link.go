@@ -129,7 +129,11 @@ func (l *linked) change(w http.ResponseWriter, r *http.Request, action string) e
 	if err := l.ui.get(r, apiPath+"subscriptions/"+id.String(), nil, &s); err != nil {
 		return plainly(err)
 	}
-	if no := impossible[[2]string{action, s.State}]; no != "" {
+	no := impossible[[2]string{action, s.State}]
+	if no == "" && action == "retry" && !s.Waits() {
+		no = "Nothing was done: everything is delivered, so there is nothing to try."
+	}
+	if no != "" {
 		return &refused{Status: http.StatusConflict, Detail: no}
 	}
 	wait, err := l.links.Take(r.Context(), id, action)

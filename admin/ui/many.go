@@ -26,7 +26,7 @@ var manyActions = []many{
 	{Do: "retry", Label: "Try now", What: "What waits is tried now.", Done: "tried now"},
 	{Do: "replay", Label: "Deliver again", What: "All that is retained and ends after this time is delivered again.", Done: "delivered to again"},
 	{Do: "pause", Label: "Pause", What: "They get nothing until they are resumed. Their leases go on.", Done: "paused"},
-	{Do: "resume", Label: "Resume", What: "They get what they missed, and everything new.", Done: "resumed"},
+	{Do: "resume", Label: "Resume", What: "They get what waits for them, and everything new.", Done: "resumed"},
 	{Do: "end", Label: "End", What: "They end, and their callbacks get a denial. What was not delivered yet is lost to them.", Done: "ended", Harms: true},
 }
 

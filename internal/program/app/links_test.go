@@ -200,7 +200,7 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 	if to := visit(t, links[0], url.Values{"action": {"retry"}}, http.StatusSeeOther); to != "?done=retry" {
 		t.Errorf("it leads to %q", to)
 	}
-	visit(t, links[0]+"?done=retry", nil, http.StatusOK, "It is tried now.")
+	visit(t, links[0]+"?done=retry", nil, http.StatusOK, "The next attempt is due now.")
 	eventually(t, func() string {
 		if s := state(); s.Attempt < 2 {
 			return "it was not tried"

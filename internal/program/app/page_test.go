@@ -291,7 +291,7 @@ func TestPages(t *testing.T) {
 	says(p.post("/ui/subscriptions/all?topic="+url.QueryEscape(topic), url.Values{"do": {"pause"}, "confirm": {"3"}}, http.StatusBadRequest), "There are 2 subscriptions now")
 	says(p.post("/ui/subscriptions/all?topic="+url.QueryEscape(topic), url.Values{"do": {"pause"}, "confirm": {"2"}}, http.StatusOK), "2 subscriptions: paused.")
 	says(p.post("/ui/subscriptions/all?state=paused", url.Values{"do": {"resume"}, "confirm": {"2"}}, http.StatusOK), "2 subscriptions: resumed.")
-	says(p.post("/ui/subscriptions/"+badID+"/retry", nil, http.StatusOK), "It is tried now.")
+	says(p.post("/ui/subscriptions/"+badID+"/retry", nil, http.StatusOK), "The next attempt is due now.")
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"2026-01-01T00:00"}}, http.StatusOK), "delivered again")
 	says(p.post("/ui/hub/reload", nil, http.StatusOK), "The files were read again.")
 	says(p.post("/ui/topics/"+topicID+"/reset", url.Values{"confirm": {"reset"}}, http.StatusOK), "The next notification may start anywhere.")

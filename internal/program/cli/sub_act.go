@@ -63,18 +63,20 @@ func subGaps(env Env) *cobra.Command {
 func subRetry(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "retry ID", Short: "Try now what a subscription waits for",
-		Long: "Tries at once what waits for its time: the next delivery to a subscription that\nfails, or the verification of one that is pending.\n\n" + subArgs,
+		Long: "Tries at once what waits for its time: the next delivery to a subscription that\nfails, or the verification of one that is pending.\n" + takesEffect + subArgs,
 		Example: `  rshub sub retry 0b9c2a17
   rshub sub ls --state failing --json | jq -r .id | xargs -n1 rshub sub retry`,
 	}, func(j *job[admin.Subscription]) error {
 		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
-			if s.Lag != nil && s.Lag.Notifications > 0 {
-				return "Delivering now to " + s.Callback + ", which is behind by " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + "."
-			}
-			if s.Request != nil {
+			switch {
+			case s.Lag != nil && s.Lag.Notifications > 0:
+				return "Delivering now to " + s.Callback + ", which " + behind(s) + "."
+			case s.Request != nil:
 				return "Asking " + s.Callback + " now."
+			case s.Waits():
+				return "Nothing waits for " + s.Callback + " any more, which " + behind(s) + "."
 			}
-			return "Nothing waits for " + s.Callback + "."
+			return "There is nothing to try: everything is delivered to " + s.Callback + "."
 		})
 	})
 }
@@ -83,7 +85,7 @@ func subReplay(env Env) *cobra.Command {
 	var from time.Time
 	cmd := &cobra.Command{
 		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
-		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n\n" + subArgs,
+		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n" + takesEffect + subArgs,
 		Example: `  rshub sub replay 0b9c2a17 --since 2h
   rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
   rshub sub replay --topic https://example.org/changes/ \
@@ -106,10 +108,31 @@ func subReplay(env Env) *cobra.Command {
 	})
 }
 
+// takesEffect is admin.WhenItTakesEffect in the help of a command.
+const takesEffect = "It takes effect at once, or within 5 seconds if another hub delivers to the\nsubscription.\n\n"
+
+// behind says how far a subscription is behind its topic, and what retention took from it.
+func behind(s admin.Subscription) string {
+	var lag admin.Lag
+	if s.Lag != nil {
+		lag = *s.Lag
+	}
+	text := "is behind by " + quantity.Count(lag.Notifications, "notification", "notifications")
+	switch lost := quantity.Count(lag.Lost, "notification", "notifications"); {
+	case lag.Notifications == 0 && lag.Lost == 0:
+		return "missed nothing"
+	case lag.Notifications == 0:
+		return "missed " + lost + " that retention took"
+	case lag.Lost > 0:
+		text += ", and missed " + lost + " that retention took"
+	}
+	return text
+}
+
 func subPause(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "pause ID", Short: "Keep everything from a subscription until it is resumed",
-		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\nIf another hub delivers to it, that hub hears of the pause within 5 seconds.\n\n" + subArgs,
+		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\n" + takesEffect + subArgs,
 		Example: `  rshub sub pause 0b9c2a17
   rshub sub ls --state paused`,
 	}, func(j *job[admin.Subscription]) error {
@@ -122,14 +145,11 @@ func subPause(env Env) *cobra.Command {
 func subResume(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "resume ID", Short: "Let a paused subscription continue",
-		Long:    "Lets a subscription continue where `rshub sub pause` stopped it.\n\n" + subArgs,
+		Long:    "Lets a subscription continue where `rshub sub pause` stopped it.\n" + takesEffect + subArgs,
 		Example: `  rshub sub resume 0b9c2a17`,
 	}, func(j *job[admin.Subscription]) error {
 		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/resume", nil, func(s admin.Subscription) string {
-			if s.Lag != nil && s.Lag.Notifications > 0 {
-				return "Delivering to " + s.Callback + " again, which is behind by " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + "."
-			}
-			return "Delivering to " + s.Callback + " again, which missed nothing."
+			return "Delivering to " + s.Callback + " again, which " + behind(s) + "."
 		})
 	})
 }
@@ -193,7 +213,7 @@ func subRemove(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm ID", Short: "End a subscription, and notify its callback",
-		Long: "Ends a subscription at once. Its callback gets nothing more but a notice that says\nso (hub.mode=denied); to get anything again its subscriber has to subscribe again.\n\n" + subArgs,
+		Long: "Ends a subscription at once. Its callback gets nothing more but a notice that says\nso (hub.mode=denied); to get anything again its subscriber has to subscribe again.\n" + takesEffect + subArgs,
 		Example: `  rshub sub rm 0b9c2a17
   rshub sub rm 0b9c2a17 --yes`,
 	}
