@@ -11,10 +11,10 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image chart bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image chart packages packaged release bench clean
 
 help: ## Say what there is to run
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build the commands into bin/, static, without cgo
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -64,11 +64,22 @@ image: ## Build the image twice and run its commands as compose.yaml does; needs
 chart: ## Render the Helm chart with many values, and check it as helm lint and Kubernetes do; UPDATE=1 writes what it renders
 	cd test/chart && $(GO) test -count=1 -timeout 15m . $(if $(UPDATE),-args -update)
 
+packages: ## Make deb and rpm of each program in dist/; VERSION=v1.2.3
+	GO=$(GO) VERSION=$(VERSION) tools/package dist
+
+packaged: ## Make packages twice, and install, run, upgrade and purge them in a Debian that systemd-nspawn boots; needs root
+	@for p in debootstrap lintian rpm systemd-nspawn; do tools/need $$p; done
+	$(GO) test -count=1 -v -timeout 60m ./test/packages -args -packages
+
+release: ## Make everything that a release has in dist/, from a clean tree; VERSION=v1.2.3 SIGNING_KEY=file
+	@for p in buildah debootstrap; do tools/need $$p; done
+	@GO=$(GO) VERSION=$(VERSION) tools/release
+
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
 
 clean: ## Remove what was built
-	rm -rf bin
+	rm -rf bin dist
 
 # The linters are built from tools/, a module of its own, at the versions it pins.
 $(LINT): tools/go.mod tools/go.sum

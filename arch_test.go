@@ -127,6 +127,7 @@ var table = map[string]room{
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},
 	"test/image":     {layer: "4"},
+	"test/packages":  {layer: "4"},
 	"test/interop":   {layer: "4"},
 	"test/units":     {layer: "4"},
 	"test/docs":      {layer: "4"},
