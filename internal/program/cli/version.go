@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,11 +27,14 @@ func BuildVersion(release string) string {
 
 // origin is what a program was built from: the commit and whether files differed from it, as far
 // as the Go tool or the linker recorded them. `go install MODULE@VERSION` records the checksum
-// of the module instead, and a version that is no tag ends with the commit.
+// of the module instead, or, of a version that is no tag, the beginning of the commit.
 type origin struct {
 	commit, sum string
 	modified    bool
 }
+
+// pseudo is the end of a version that is no tag.
+var pseudo = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
 
 func originOf(info *debug.BuildInfo, linked string) origin {
 	o := origin{commit: linked}
@@ -38,6 +42,9 @@ func originOf(info *debug.BuildInfo, linked string) origin {
 		return o
 	}
 	o.sum = info.Main.Sum
+	if m := pseudo.FindStringSubmatch(info.Main.Version); m != nil && linked == "" {
+		o.commit = m[1]
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -77,8 +84,8 @@ func Root(name, short, version string, children ...*cobra.Command) *cobra.Comman
 	show := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Long: `Prints the version, the commit that it was built from, the version of Go and the
-platform. What ` + "`go install`" + ` built from a version has the checksum of the module
-instead of the commit: that of the checksum database for this version.`,
+platform. What ` + "`go install`" + ` built from a tag has the checksum of the module instead
+of the commit: that of the checksum database for this version.`,
 		Example: "  " + name + " version\n  " + name + " version --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {

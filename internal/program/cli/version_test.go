@@ -19,6 +19,7 @@ func TestOrigin(t *testing.T) {
 		{"go build", vcs("false"), "", "commit 0123abc"},
 		{"go build with changes", vcs("true"), "", "commit 0123abc with changes"},
 		{"go install MODULE@VERSION", &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0", Sum: "h1:x="}}, "", "module h1:x="},
+		{"go install MODULE@COMMIT", &debug.BuildInfo{Main: debug.Module{Version: "v0.9.1-0.20261124043712-3de04fbfb211", Sum: "h1:x="}}, "", "commit 3de04fbfb211"},
 		{"an image", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "0123abc", "commit 0123abc"},
 		{"without a repository", &debug.BuildInfo{}, "", ""},
 		{"nothing", nil, "", ""},
