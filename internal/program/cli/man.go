@@ -35,7 +35,7 @@ func writePages(cmd *cobra.Command, version, dir string) error {
 	return err
 }
 
-// pageName is the name of a page, which `man rshub sub ls` finds.
+// pageName is the name of a page: `man rshub serve` finds rshub-serve.
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 // exitCodes are the exit codes in the help of a program.
