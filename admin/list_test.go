@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,16 +67,27 @@ func TestNotifications(t *testing.T) {
 	}
 	samePages[Notification](t, base+journal.TopicID("https://example.org/pinged").String()+"/notifications?", 0)
 
+	newest := samePages[Notification](t, list+"order=newest&", 20)
+	slices.Reverse(newest)
+	if d := cmp.Diff(all, newest); d != "" {
+		t.Errorf("the newest first:\n%s", d)
+	}
+	samePages[Notification](t, base+journal.TopicID("https://example.org/pinged").String()+"/notifications?order=newest&", 0)
+
 	// The list goes on where a page ended, also if that was trimmed since.
 	trimmed, _ := journal.NewID(noon, journal.Partition(journal.TopicID(theTopic)))
 	if p := decode[Page[Notification]](t, list+"after="+trimmed.String()); len(p.Items) != 20 {
 		t.Errorf("after one that was trimmed: %d", len(p.Items))
+	}
+	if p := decode[Page[Notification]](t, list+"order=newest&after="+trimmed.String()); len(p.Items) != 0 {
+		t.Errorf("before one that was trimmed: %d", len(p.Items))
 	}
 	elsewhere := uuid.Max
 	elsewhere[15] = trimmed[15] + 1
 	for query, word := range map[string]string{
 		"after=" + other[0].ID.String(): "next", "after=" + elsewhere.String(): "next", "after=x": "next", "since=": "zone", "since=2026-11-21": "zone",
 		"since=2026-11-21T13:25+01:00": "%2B", "limit=0": "1 to 1000",
+		"order=odd": "neither", "order=newest&since=2026-11-21T12:25:00Z": "order=oldest", "order=newest&after=" + other[0].ID.String(): "next",
 	} {
 		resp, body := send(t, http.MethodGet, list+query)
 		wantProblem(t, resp, body, 400, word)

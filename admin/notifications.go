@@ -20,6 +20,12 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
+// The orders of a list of notifications.
+const (
+	oldestFirst = "oldest"
+	newestFirst = "newest"
+)
+
 func (a *notificationCalls) listNotifications(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	p, err := parsePage(q)
@@ -32,15 +38,31 @@ func (a *notificationCalls) listNotifications(w http.ResponseWriter, r *http.Req
 			return badRequest("since=%s: %s. In a query, + is written %%2B.", q.Get("since"), err)
 		}
 	}
+	order := q.Get("order")
+	switch {
+	case order != "" && order != oldestFirst && order != newestFirst:
+		return badRequest("order=%s is neither %s nor %s.", order, oldestFirst, newestFirst)
+	case order == newestFirst && q.Has("since"):
+		return badRequest("since goes with order=%s only.", oldestFirst)
+	}
 	t, err := a.topics.topicState(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
 	}
-	after, err := a.afterNotification(r.Context(), p, t.head)
-	if err != nil {
-		return err
+	var items iter.Seq2[Notification, error]
+	if order == newestFirst {
+		before, err := a.beforeNotification(r.Context(), p, t.head)
+		if err != nil {
+			return err
+		}
+		items = a.backwards(r.Context(), t.head, before)
+	} else {
+		after, err := a.afterNotification(r.Context(), p, t.head)
+		if err != nil {
+			return err
+		}
+		items = a.entries(r.Context(), t.head.Topic, after, since)
 	}
-	items := a.entries(r.Context(), t.head.Topic, after, since)
 	return writePage(w, p.limit, items, func(n Notification) string { return n.ID })
 }
 

@@ -55,6 +55,9 @@ type HubNow struct {
 	PassedOver uint64 `json:"passed_over_last_hour"`
 	// LagSeconds is how far the slowest subscription is behind its topic.
 	LagSeconds float64 `json:"lag_seconds"`
+	// UndeliveredSeconds is about how long ago the hub accepted the oldest notification that a
+	// subscription has not got, of those that are neither paused nor expired.
+	UndeliveredSeconds float64 `json:"undelivered_oldest_seconds"`
 
 	Journal *JournalNow `json:"journal,omitempty"` // nil: it has not been looked at yet
 	Space   *Space      `json:"space,omitempty"`   // nil: it is not known
@@ -114,14 +117,14 @@ type Event struct {
 	Text  string    `json:"text"`
 }
 
-// Total adds up the counts of all hubs. Its lag is the largest.
+// Total adds up the counts of all hubs. Its lag and its oldest are the largest.
 func (n *Now) Total() (t HubNow) {
 	for _, h := range n.Hubs {
 		t.Active, t.Failing, t.Pending, t.Ended = t.Active+h.Active, t.Failing+h.Failing, t.Pending+h.Pending, t.Ended+h.Ended
 		t.Paused, t.Suspect, t.InFlight = t.Paused+h.Paused, t.Suspect+h.Suspect, t.InFlight+h.InFlight
 		t.DeliveriesPerSecond, t.FailuresPerSecond = t.DeliveriesPerSecond+h.DeliveriesPerSecond, t.FailuresPerSecond+h.FailuresPerSecond
 		t.PassedOver += h.PassedOver
-		t.LagSeconds = max(t.LagSeconds, h.LagSeconds)
+		t.LagSeconds, t.UndeliveredSeconds = max(t.LagSeconds, h.LagSeconds), max(t.UndeliveredSeconds, h.UndeliveredSeconds)
 	}
 	return t
 }

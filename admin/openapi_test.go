@@ -75,6 +75,7 @@ var parameters = map[string]jsonschema.Schema{
 	"kind":    {Type: "string", Description: "kind of refusal"},
 	"limit":   {Type: "integer", Minimum: jsonschema.Ptr(1.0), Description: "most items of a page"},
 	"outcome": {Type: "string", Enum: []any{"delivered", "pending", "skipped"}},
+	"order":   {Type: "string", Enum: []any{"oldest", "newest"}, Description: "which come first; oldest if it is missing; newest goes without since"},
 	"since":   {Type: "string", Format: "date-time", Description: "what ends after this instant"},
 	"state":   {Type: "string", Description: "state of the subscription"},
 	"topic":   {Type: "string", Description: "URL of the topic"},

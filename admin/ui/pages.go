@@ -67,10 +67,13 @@ type list[T any] struct {
 // escape it once more.
 func encode(q url.Values) template.URL { return template.URL(q.Encode()) } //nolint:gosec // Encode leaves nothing that ends an attribute
 
-// lists gets one page of a list of the API, with these parameters of the request.
+// lists gets one page of a list of the API, with these parameters of the request and those of the
+// path.
 func lists[T any](u *ui, r *http.Request, path string, params ...string) (l list[T], err error) {
 	l.Query = url.Values{}
-	asked := url.Values{"limit": {pageSize}}
+	path, fixed, _ := strings.Cut(path, "?")
+	asked, _ := url.ParseQuery(fixed) // it is ours
+	asked.Set("limit", pageSize)
 	for _, p := range append(params, "after") {
 		if v := strings.TrimSpace(r.URL.Query().Get(p)); v != "" {
 			asked.Set(p, v)
@@ -151,7 +154,7 @@ func (u *ui) topic(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if t.Notifications, err = lists[admin.Notification](u, r, at+"/notifications"); err != nil {
+	if t.Notifications, err = lists[admin.Notification](u, r, at+"/notifications?order=newest"); err != nil {
 		return view{}, err
 	}
 	var refused admin.Page[admin.Refused]
@@ -163,7 +166,9 @@ func (u *ui) topic(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	t.Timeline = newTimeline(t.Notifications.Items, t.Gaps, slowestOf(t.URL, f.Now), t.Head.Seq)
+	drawn := slices.Clone(t.Notifications.Items)
+	slices.Reverse(drawn)
+	t.Timeline = newTimeline(drawn, t.Gaps, slowestOf(t.URL, f.Now), t.Head.Seq)
 	return view{Page: "topic", Title: "Topic", Data: t}, nil
 }
 

@@ -70,7 +70,7 @@ func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Lag
 				at = n.Until
 			}
 		}
-		if len(list) > 0 && got < list[len(list)-1].Seq { // otherwise it is on a later page
+		if len(list) > 0 && list[0].Seq <= got+1 && got < list[len(list)-1].Seq { // otherwise it is on another page
 			t.draw(at, at, "slowest", t.Says)
 		}
 	}

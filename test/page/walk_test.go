@@ -44,12 +44,19 @@ type walk struct {
 	login func(*tab)
 	// within bounds the time of each answer; 0: it is only told.
 	within time.Duration
+	// base is where the pages are; empty: the operator's. name is what the kind of a page is
+	// found by, in place of its path.
+	base string
+	name func(*url.URL) string
 }
 
 var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // kind is what a page is about: its path without ids, with the names of its parameters.
-func kind(u *url.URL) string {
+func (w walk) kind(u *url.URL) string {
+	if w.name != nil {
+		return w.name(u)
+	}
 	k := anyID.ReplaceAllString(strings.TrimPrefix(u.Path, "/ui/"), "ID")
 	if names := slices.Sorted(func(yield func(string) bool) {
 		for name := range u.Query() {
@@ -94,7 +101,7 @@ func (w walk) do(t *testing.T) {
 // visitAll follows every link and adds the text of each page to read, by kind.
 func (w walk) visitAll(t *testing.T, b *tab, read map[string]string) {
 	t.Helper()
-	base, err := url.Parse(w.h.admin + "ui/")
+	base, err := url.Parse(cmp.Or(w.base, w.h.admin+"ui/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +114,8 @@ func (w walk) visitAll(t *testing.T, b *tab, read map[string]string) {
 			continue
 		}
 		u.Fragment = ""
-		k := kind(u)
-		if u.Host != base.Host || !strings.HasPrefix(u.Path, "/ui/") || seen[u.String()] || visited[k] == cmp.Or(w.each, perKind) {
+		k := w.kind(u)
+		if u.Host != base.Host || !strings.HasPrefix(u.Path, base.Path) || seen[u.String()] || visited[k] == cmp.Or(w.each, perKind) {
 			continue
 		}
 		seen[u.String()] = true

@@ -91,10 +91,7 @@ func New(cfg config.Config, log *zap.Logger, version string) (*App, error) {
 			return nil
 		}
 		return a.backend
-	}, func(topic string) bool {
-		d := a.dispatcher.Load()
-		return d != nil && d.Subscribers(topic) > 0
-	}, a.log.Named("refusals"))
+	}, a.knowsTopic, a.log.Named("refusals"))
 	if err := a.publishers.begin(cfg.PublishersFile, cfg.Publishers, log); err != nil {
 		return nil, err
 	}

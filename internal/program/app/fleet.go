@@ -145,6 +145,7 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 	}
 	st, lags := d.Stats(), d.LagReport()
 	s.Active, s.Failing, s.Paused, s.LagSeconds = lags.Active, lags.Failing, lags.Paused, lags.Oldest.Seconds()
+	s.UndeliveredSeconds = lags.Undelivered.Seconds()
 	s.Topics, s.Hosts, s.Suspect, s.InFlight = st.Topics, st.Hosts, st.Suspects, st.InFlight
 	if r := f.rates.Load(); r != nil {
 		s.PassedOver = r.passedOver

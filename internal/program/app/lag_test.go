@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
 )
@@ -106,6 +108,26 @@ func testWhatRetentionTook(t *testing.T, h *linkedHub) {
 		}
 		return ""
 	})
+	// What is left is listed from both ends.
+	kept := func(query string) (seqs []uint64) {
+		for next := ""; ; {
+			var page admin.Page[admin.Notification]
+			if _, body := get(t, "http://"+h.AdminAddr()+"/api/v1/topics/"+journal.TopicID(topic).String()+"/notifications?"+query+next); json.Unmarshal([]byte(body), &page) != nil || len(page.Items) == 0 {
+				t.Fatal(body)
+			}
+			for _, n := range page.Items {
+				seqs = append(seqs, n.Seq)
+			}
+			if page.Next == "" {
+				return seqs
+			}
+			next = "&after=" + page.Next
+		}
+	}
+	oldest, newest := kept("limit=1"), kept("limit=1&order=newest")
+	if slices.Reverse(newest); !slices.Equal(oldest, newest) || uint64(len(oldest)) != lag.Notifications {
+		t.Errorf("the oldest first: %v, the newest first, reversed: %v; %d are kept", oldest, newest, lag.Notifications)
+	}
 	down.Store(false)
 	h.api(t, http.MethodPost, id+"/retry", &s)
 	s = is("it got the rest", func(s admin.Subscription) bool { return s.Cursor.Seq == 9 })

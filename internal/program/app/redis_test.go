@@ -148,6 +148,20 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		}
 	}
 
+	// A topic without subscribers at either hub is known once it has notifications.
+	const calm = "http://127.0.0.1:2/calm"
+	for i, a := range hubs {
+		if a.knowsTopic(admin.Refused{Topic: calm}) || a.knowsTopic(admin.Refused{Topic: calm + "/nothing"}) {
+			t.Errorf("hub %d knows a topic that nobody published", i)
+		}
+	}
+	postUntil(t, http.StatusOK, "http://"+hubs[0].Addr()+"/", "application/xml", notification(0, 1), `<`+calm+`>; rel="self", <http://hub.example/>; rel="hub"`)
+	for i, a := range hubs {
+		if !a.knowsTopic(admin.Refused{Topic: topic, Status: http.StatusConflict}) || !a.knowsTopic(admin.Refused{Topic: calm, Status: http.StatusConflict}) || a.knowsTopic(admin.Refused{Topic: calm, Status: http.StatusServiceUnavailable}) {
+			t.Errorf("hub %d: which topics are known", i)
+		}
+	}
+
 	// Each hub knows how both are.
 	for i, a := range hubs {
 		eventually(t, func() string {
@@ -182,7 +196,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	}
 
 	// Counts that are too low say so.
-	if p := hubs[1].fleet.publishers(t.Context()); p.HubsError != "" || len(p.Items) == 0 || p.Items[0].Accepted != 2 {
+	if p := hubs[1].fleet.publishers(t.Context()); p.HubsError != "" || len(p.Items) == 0 || p.Items[0].Accepted != 3 {
 		t.Errorf("%+v", p)
 	}
 	away, cancel := context.WithCancel(t.Context())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ const (
 	allBurst, allEvery   = 150, 3 * time.Minute
 	// maxRequesters is how many requesters have a limit of their own.
 	maxRequesters = 10_000
+	// knownTimeout bounds the question to the store whether a topic is known.
+	knownTimeout = time.Second
 	// maxDetail bounds the sentence of a refusal, in bytes.
 	maxDetail = 1000
 )
@@ -40,8 +43,8 @@ const (
 // A group of refusals has limits of its own.
 type group int
 
-// The groups: by a stranger about a topic that nobody here knows; by a stranger about one that has
-// subscribers; and by a publisher that proved who it is.
+// The groups: by a stranger about a topic that nobody here knows; by a stranger about one that is
+// known; and by a publisher that proved who it is.
 const (
 	ofStrangers group = iota
 	ofTopics
@@ -56,7 +59,7 @@ type refusals struct {
 	store func() journal.Notebook // nil before the store is open
 	log   *zap.Logger
 	now   func() time.Time
-	known func(topic string) bool // it has subscribers
+	known func(admin.Refused) bool // its topic has subscribers, or notifications in the journal
 
 	mu      sync.Mutex
 	all     [groups]*rate.Limiter
@@ -71,7 +74,7 @@ type refusedOnes struct {
 	leftOut int // since the last one that was kept
 }
 
-func newRefusals(node string, store func() journal.Notebook, known func(topic string) bool, log *zap.Logger) *refusals {
+func newRefusals(node string, store func() journal.Notebook, known func(admin.Refused) bool, log *zap.Logger) *refusals {
 	each, _ := simplelru.NewLRU[string, *refusedOnes](maxRequesters, nil) // fails for a size below 1 only
 	f := &refusals{node: node, store: store, known: known, log: log, now: time.Now, each: each}
 	for i := range f.all {
@@ -109,22 +112,17 @@ func (f *refusals) subscription(e subscriptions.Event) {
 func (f *refusals) add(r admin.Refused) {
 	r.At, r.Node = f.now().UTC(), f.node
 	r.Detail = admin.Cut(r.Detail, maxDetail)
-	in := ofStrangers
+	of := f.ones(r.Kind + " " + r.Problem + " " + r.Requester + " " + r.Publisher)
+	allowed, in := of.limit.AllowN(r.At, 1), ofStrangers
 	switch {
 	case r.Publisher != "":
 		in = ofPublishers
-	case r.Topic != "" && f.known(r.Topic):
+	case allowed && r.Topic != "" && f.known(r): // it may ask the store
 		in = ofTopics
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := r.Kind + " " + r.Problem + " " + r.Requester + " " + r.Publisher
-	of, ok := f.each.Get(key)
-	if !ok {
-		of = &refusedOnes{limit: rate.NewLimiter(rate.Every(eachEvery), eachBurst)}
-		f.each.Add(key, of)
-	}
-	if !of.limit.AllowN(r.At, 1) || !f.all[in].AllowN(r.At, 1) || len(f.waiting) >= maxWaiting {
+	if !allowed || !f.all[in].AllowN(r.At, 1) || len(f.waiting) >= maxWaiting {
 		of.leftOut++
 		f.leftOut++
 		return
@@ -136,6 +134,18 @@ func (f *refusals) add(r admin.Refused) {
 		return // strings and numbers encode
 	}
 	f.waiting = append(f.waiting, text)
+}
+
+// ones returns the refusals of one requester and kind.
+func (f *refusals) ones(key string) *refusedOnes {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of, ok := f.each.Get(key)
+	if !ok {
+		of = &refusedOnes{limit: rate.NewLimiter(rate.Every(eachEvery), eachBurst)}
+		f.each.Add(key, of)
+	}
+	return of
 }
 
 // run stores refusals until ctx ends, and then those that still wait.
@@ -200,4 +210,24 @@ func (f *refusals) list(ctx context.Context) (all []admin.Refused, err error) {
 		all[0].LeftOutOfAll += leftOut
 	}
 	return all, nil
+}
+
+// knowsTopic reports whether the topic of a refusal has subscribers, or notifications in the
+// journal. It asks the store only where other hubs may have the subscribers, and not while the
+// store may be what the refusal is about.
+func (a *App) knowsTopic(r admin.Refused) bool {
+	d, shards := a.dispatcher.Load(), a.shards.Load()
+	if d == nil || shards == nil {
+		return false
+	}
+	if d.Subscribers(r.Topic) > 0 {
+		return true
+	}
+	if shards.Live() < 2 || r.Status >= http.StatusInternalServerError {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), knownTimeout)
+	defer cancel()
+	head, err := a.store.Head(ctx, r.Topic)
+	return err == nil && head.Version != "" && !head.Forgotten()
 }

@@ -35,6 +35,8 @@ func (n *failingNotebook) Note(ctx context.Context, texts ...[]byte) error {
 	return n.Notebook.Note(ctx, texts...)
 }
 
+func knowsOne(r admin.Refused) bool { return r.Topic == "https://example.org/known" }
+
 func publishRefused(requester, topic string) hub.Event {
 	return hub.Event{Name: hub.EventPublish, Outcome: "gap", Status: 409, Topic: topic, Requester: requester, RequestID: "r1", Err: errors.New("it leaves out an hour")}
 }
@@ -44,8 +46,8 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)
 		store := &failingNotebook{Notebook: storetest.NewMemory()}
-		one := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.New(core))
-		two := newRefusals("two", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
+		one := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.New(core))
+		two := newRefusals("two", func() journal.Notebook { return store }, knowsOne, zap.NewNop())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		for _, f := range []*refusals{one, two} {
@@ -99,7 +101,7 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 // publishers that are known (invariant 12).
 func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 	store := storetest.NewMemory()
-	f := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
+	f := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.NewNop())
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.now = func() time.Time { return now }
 	for range 1000 {
@@ -150,7 +152,7 @@ func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 // topics, and noise about a known topic none of the publishers'.
 func TestNoiseForADay(t *testing.T) {
 	store := storetest.NewMemory()
-	f := newRefusals("one", func() journal.Notebook { return store }, func(topic string) bool { return topic == "https://example.org/known" }, zap.NewNop())
+	f := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.NewNop())
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.now = func() time.Time { return now }
 	has := func(what string, is func(admin.Refused) bool) {

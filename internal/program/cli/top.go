@@ -153,8 +153,8 @@ func (s *screenful) text() string {
 	}
 	line("")
 	line("deliveries/s %-8s %s", quantity.RateText(t.DeliveriesPerSecond), sparkline(s.deliveries))
-	line("failures/s %s   in flight %d   largest lag %s", quantity.RateText(t.FailuresPerSecond), t.InFlight, quantity.SpanText(seconds(t.LagSeconds)))
-	line("active %d   failing %d   pending %d   suspect hosts %d", t.Active, t.Failing, t.Pending, t.Suspect)
+	line("failures/s %s   in flight %d   largest lag %s   undelivered for %s", quantity.RateText(t.FailuresPerSecond), t.InFlight, quantity.SpanText(seconds(t.LagSeconds)), quantity.SpanText(seconds(t.UndeliveredSeconds)))
+	line("active %d   failing %d   paused %d   pending %d   suspect hosts %d", t.Active, t.Failing, t.Paused, t.Pending, t.Suspect)
 	line("")
 	s.table(&b, []column{{"HUB", asID}, {"STATE", whole}, {"SHARDS", whole}, {"DELIVERIES/S", whole}, {"ACTIVE", dropped}, {"FAILING", whole}, {"RETAINED", dropped}, {"FREE", dropped}}, s.hubs())
 	// The rest shares what is left of the screen: the subscriptions have the larger part.

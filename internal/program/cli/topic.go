@@ -159,16 +159,23 @@ func lost(n uint64) string {
 
 func topicNotifications(env Env) *cobra.Command {
 	var from time.Time
+	var newest bool
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
 		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts the changes: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
 		Example: `  rshub topic notifications https://example.org/changes/
   rshub topic notifications https://example.org/changes/ --since 2h
+  rshub topic notifications https://example.org/changes/ --newest | head
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
 	cmd.Flags().Var(since(&from), "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
+	cmd.Flags().BoolVar(&newest, "newest", false, "the newest first")
+	cmd.MarkFlagsMutuallyExclusive("newest", "since")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query, none := url.Values{}, "No notification of this topic is kept."
+		if newest {
+			query.Set("order", "newest")
+		}
 		if !from.IsZero() {
 			query.Set("since", from.UTC().Format(time.RFC3339Nano))
 			none = "No notification of this topic that ends after " + from.UTC().Format(time.RFC3339) + " is kept."
