@@ -11,7 +11,7 @@
 # another processor needs no emulation.
 ARG BUILDER=golang:1.26-bookworm
 
-FROM ${BUILDER} AS build
+FROM --platform=$BUILDPLATFORM ${BUILDER} AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=dev
@@ -27,6 +27,7 @@ RUN set -eu; mkdir -p /out/usr/share/rshub /out/etc/ssl/certs /empty; \
 	cp "$(go env GOROOT)/lib/time/zoneinfo.zip" /out/usr/share/; \
 	cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/; \
 	cp LICENSE /out/usr/share/rshub/; \
+	for program in rshub rspub rssub; do GOOS=$TARGETOS GOARCH=$TARGETARCH tools/licenses $program > /out/usr/share/rshub/$program-third-party.txt; done; \
 	echo 'rshub:x:65532:65532:rshub:/var/lib/rshub:/nonexistent' > /out/etc/passwd; \
 	echo 'rshub:x:65532:' > /out/etc/group; \
 	go run tools/sbom/main.go -version "$VERSION" -created "$SOURCE_DATE_EPOCH" /out/rshub /out/rspub /out/rssub > /out/usr/share/rshub/sbom.spdx.json; \

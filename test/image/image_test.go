@@ -150,7 +150,7 @@ func unpack(t *testing.T, archive, root string) {
 			t.Errorf("the SBOM does not name %s", name)
 		}
 	}
-	for _, name := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo.zip"} {
+	for _, name := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo.zip", "usr/share/rshub/rssub-third-party.txt"} {
 		if i, err := os.Stat(filepath.Join(root, name)); err != nil || i.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
