@@ -53,11 +53,26 @@ func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
-func writeProblem(w http.ResponseWriter, p *problem) {
-	w.Header().Set("Content-Type", "application/problem+json")
+// writeRefusal answers a request that never came to its handler: a person with a browser gets the
+// sentence alone.
+func writeRefusal(w http.ResponseWriter, r *http.Request, p *problem) {
+	if !isPage(r) {
+		writeProblem(w, p)
+		return
+	}
+	setRetryAfter(w, p)
+	http.Error(w, p.detail, p.status)
+}
+
+func setRetryAfter(w http.ResponseWriter, p *problem) {
 	if p.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(p.retryAfter))
 	}
+}
+
+func writeProblem(w http.ResponseWriter, p *problem) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	setRetryAfter(w, p)
 	w.WriteHeader(p.status)
 	_ = newEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(p.status), Status: p.status, Detail: p.detail}) // the reader has gone
 }

@@ -148,11 +148,7 @@ func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case why != RefusedCrossSite && why != RefusedHost && why != RefusedRole && s.page(w, r, who.Role):
 	case problem != nil:
 		s.report(why, w, r)
-		if isPage(r) { // a person reads it
-			http.Error(w, problem.detail, problem.status)
-			return
-		}
-		writeProblem(w, problem)
+		writeRefusal(w, r, problem)
 	default:
 		s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), personKey{}, who)))
 	}

@@ -215,7 +215,8 @@ func TestPageWithoutToken(t *testing.T) {
 	if h.ServeHTTP(w, r); w.Body.String() != `/ui/x: "operator", a change: 404` {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := ask(h, http.MethodGet, "http://evil.example/ui/x", ""); w.Code != http.StatusMisdirectedRequest {
-		t.Errorf("by another name: %d", w.Code)
+	// A person reads the sentence.
+	if w := ask(h, http.MethodGet, "http://evil.example/ui/x", ""); w.Code != http.StatusMisdirectedRequest || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") || !strings.HasPrefix(w.Body.String(), "Without --admin-token-file") {
+		t.Errorf("by another name: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
