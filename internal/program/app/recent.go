@@ -83,8 +83,9 @@ func (c recording) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// detailFields are the fields of a line that the text of an event repeats.
-var detailFields = []string{"action", "who", "topic", "subscription_id", "outcome", "reason", "requester", "shards", "nodes", "file", "error"}
+// detailFields are the fields of a line that the text of an event repeats. Of shards their number
+// is enough.
+var detailFields = []string{"action", "who", "topic", "subscription_id", "outcome", "reason", "requester", "owned", "nodes", "file", "error"}
 
 // textOf is the message of a line with its telling fields.
 func textOf(message string, fields []zapcore.Field) string {

@@ -108,6 +108,9 @@ func lag(s admin.Subscription) string {
 	if s.Lag.Seconds > 0 {
 		out += " (" + quantity.SpanText(seconds(s.Lag.Seconds)) + ")"
 	}
+	if s.Lag.Lost > 0 {
+		out += ", " + strconv.FormatUint(s.Lag.Lost, 10) + " lost"
+	}
 	return out
 }
 
