@@ -105,7 +105,7 @@ func TestLinks(t *testing.T) {
 		},
 		status: map[string]int{"no link": http.StatusNotFound},
 		says: map[string][]string{
-			"active": {"Notifications are delivered.", "The next attempt is due now.", "No delivery failed."}, "failing": {"answers 500", "Next try", "deleted before", "retention", "Fetch what is missing"},
+			"active": {"Notifications are delivered.", "The next attempt is due now.", "No delivery failed."}, "failing": {"answers 500", "Next try", "lost to retention", "Fetch what is missing"},
 			"paused": {"The operator of the hub has paused it."}, "ended": {"It has ended"}, "hostile": {"answers 400", marker, "javascript"}, "no link": {"This link does not work."},
 		},
 	}.do(t)

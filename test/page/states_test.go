@@ -64,7 +64,7 @@ func TestBusy(t *testing.T) {
 		sources = append(sources, s)
 	}
 	h.inState("active", 60)
-	t.Cleanup(keepPublishing(sources))
+	defer keepPublishing(sources)() // before the context of the test ends
 	h.await(func() error {
 		var now struct {
 			Hubs []struct {
