@@ -97,7 +97,7 @@ func textOf(message string, fields []zapcore.Field) string {
 	}
 	for _, key := range detailFields {
 		if v, ok := enc.Fields[key]; ok {
-			message += fmt.Sprintf("; %s %.200v", key, v)
+			message += "; " + key + " " + admin.Cut(fmt.Sprint(v), 200)
 		}
 	}
 	return message

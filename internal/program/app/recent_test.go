@@ -1,0 +1,23 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// The text of an event has the telling fields of its line, as a person reads them.
+func TestTextOfEvents(t *testing.T) {
+	for want, fields := range map[string][]zapcore.Field{
+		"it began": {zap.String("event", "x"), zap.String("shards", "0-255")},
+		"it began; topic https://example.org/; owned 85":       {zap.Int("owned", 85), zap.String("topic", "https://example.org/")},
+		"it began; nodes [one two]":                            {zap.Strings("nodes", []string{"one", "two"})},
+		"it began; reason " + strings.Repeat("w", 200) + "...": {zap.String("reason", strings.Repeat("w", 201))},
+	} {
+		if got := textOf("it began", fields); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
