@@ -11,7 +11,7 @@ LINT      = bin/golangci-lint
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis interop page image chart packages packaged release bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop page image chart packages packaged release bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, and who
 	@tools/need redis-server
 	$(GO) test -count=1 -v -run 'TestLeases$$' ./delivery -args -lease-depth=6
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 $(if $(SEED),-seed=$(SEED))
+
+alerts: ## Cause the trouble of every alert, and see it fire on a Prometheus; RUN=name picks one trial
+	@for p in prometheus redis-server; do tools/need $$p; done
+	$(GO) test -count=1 -v -timeout 45m -run TestAlertsFire ./test/e2e -args -alerts=$(or $(RUN),all)
 
 interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name checkouts, UPDATE=1 writes the results
 	@for p in nginx caddy haproxy; do tools/need $$p; done

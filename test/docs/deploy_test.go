@@ -154,6 +154,9 @@ func queriesOf(t *testing.T) map[string]string {
 	return queries
 }
 
+// selector is a metric with its matchers.
+var selector = regexp.MustCompile(`([a-z_:]+)\{([^}]*)\}`)
+
 var matcher = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 
 // On a real Prometheus that reads a running hub, a Source that publishes there and a Destination
@@ -171,11 +174,12 @@ func TestQueriesHaveData(t *testing.T) {
 			for _, name := range metricName.FindAllString(r.Expr, -1) {
 				queries[r.Alert+": "+name] = name
 			}
-			for _, m := range matcher.FindAllStringSubmatch(r.Expr, -1) {
-				for _, value := range strings.Split(m[3], "|") {
-					if m[1] != "job" {
-						name := metricName.FindString(r.Expr)
-						queries[r.Alert+": "+m[0]] = fmt.Sprintf("%s{%s=%q}", name, m[1], value)
+			for _, s := range selector.FindAllStringSubmatch(r.Expr, -1) {
+				for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+					for _, value := range strings.Split(m[3], "|") {
+						if m[1] != "job" {
+							queries[r.Alert+": "+s[1]+": "+m[0]] = fmt.Sprintf("%s{%s=%q}", s[1], m[1], value)
+						}
 					}
 				}
 			}

@@ -44,6 +44,7 @@ type world struct {
 	wants   map[string]string   // by path, the mode that it confirms now
 	isGone  map[string]bool     // by path, those that answer 410
 	held    bool                // every callback answers 503
+	slow    time.Duration       // that every callback takes
 	leave   chan struct{}       // closed when those that quit are to do so now
 	checks  map[string]int      // verifications that were confirmed, by path and mode
 	// changing is held for reading by who subscribes and unsubscribes, and for
@@ -108,6 +109,10 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(rw, r.URL.Query().Get("hub.challenge"))
 		return
 	}
+	w.mu.Lock()
+	slow := w.slow
+	w.mu.Unlock()
+	time.Sleep(slow)
 	if w.answerOther(rw, r) {
 		return
 	}

@@ -90,17 +90,19 @@ func TestDiskFull(t *testing.T) {
 
 // inNamespace runs the test again where it may mount: directly as root, else in
 // a user namespace.
-func inNamespace(t *testing.T) {
+func inNamespace(t *testing.T, more ...string) {
 	t.Helper()
-	args := []string{os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}
+	args := append([]string{os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}, more...)
 	if os.Geteuid() != 0 {
 		args = append([]string{"unshare", "-Urm"}, args...)
 	}
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "RSHUB_E2E_TMPFS=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Logf("%s", out)
 }
 
 // fill writes a file of up to size bytes, as far as there is room.
