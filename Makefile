@@ -7,11 +7,13 @@ BENCH    ?= .
 # Most tests wait for servers and processes, so more packages than cores run at once.
 PACKAGES ?= 4
 LINT      = bin/golangci-lint
+# Where the servers of Kubernetes are kept that `make kube` builds.
+KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop page image chart packages packaged release bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop page image chart kube packages packaged release bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +80,11 @@ packaged: ## Make packages twice, and install, run, upgrade and purge them in a 
 release: ## Make everything that a release has in dist/, from a clean tree; VERSION=v1.2.3 SIGNING_KEY=file
 	@for p in buildah debootstrap; do tools/need $$p; done
 	@GO=$(GO) VERSION=$(VERSION) tools/release
+
+kube: $(LINT) ## Install the Helm chart on a real API server of Kubernetes, which is built first (15 minutes) into KUBE; needs root. RUN= picks a part
+	@for p in etcd ip redis-server; do tools/need $$p; done
+	cd test/kube && ../../$(LINT) run ./...
+	GO=$(GO) tools/kube $(KUBE) $(if $(RUN),-test.run 'TestChart/$(RUN)')
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -35,27 +36,18 @@ var update = flag.Bool("update", false, "write what the chart renders to testdat
 
 const folder = "../../helm/rshub"
 
-// sets are sets of values, and what of them renders is in testdata.
-var sets = map[string]string{
-	"embedded":   ``,
-	"volume":     `persistence: {size: 50Gi, storageClass: fast, annotations: {a: b}}`,
-	"claim":      `persistence: {existingClaim: data}`,
-	"redis":      `{replicaCount: 3, redis: {url: "redis://redis:6379"}}`,
-	"redissec":   `{replicaCount: 2, redis: {existingSecret: redis, secretKey: address, prefix: prod}, ownerLeaseSeconds: 60}`,
-	"ownkeys":    `secrets: {existingSecret: mine, adminTokenKey: token, sealKeysKey: keys}`,
-	"publishers": `publishers: {existingSecret: publishers}`,
-	"settings":   `settings: {topic-check: warn, retention-age: 72h, allow-cidr: "10.0.0.0/8,192.168.0.0/16"}`,
-	"ingress":    `ingress: {enabled: true, className: nginx, tlsSecret: hub-tls, annotations: {nginx.ingress.kubernetes.io/proxy-body-size: "0"}}`,
-	"gateway":    `gateway: {enabled: true, parentRefs: [{name: public, namespace: gateways}]}`,
-	"hpa":        `{redis: {url: "redis://redis:6379"}, autoscaling: {enabled: true, minReplicas: 3}}`,
-	"keda":       `{redis: {url: "redis://redis:6379"}, keda: {enabled: true, serverAddress: "http://prometheus:9090"}}`,
-	"metrics":    `metrics: {serviceMonitor: {enabled: true, labels: {release: prom}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}`,
-	"ends":       `{rspub: {enabled: true, publicUrl: "https://source.example.org/", resourcesClaim: resources, extraArgs: [--settle=5s]}, rssub: {enabled: true, sourceUrl: "https://source.example.org/", callbackUrl: "https://copy.example.org/"}}`,
-	"extras": `{image: {repository: example/rshub, tag: v1, pullSecrets: [pull]}, podLabels: {team: web}, podAnnotations: {note: x}, commonLabels: {part: hub},
-  nodeSelector: {disk: ssd}, tolerations: [{key: a, operator: Exists}], priorityClassName: high, resources: {limits: {memory: 512Mi}}, serviceAccount: {name: hub},
-  extraEnv: [{name: A, value: b}], extraVolumes: [{name: ca, configMap: {name: ca}}], extraVolumeMounts: [{name: ca, mountPath: /ca}],
-  networkPolicy: {adminFrom: [{namespaceSelector: {}}], redisTo: [{podSelector: {}}], extraEgress: [{to: [{podSelector: {}}]}]},
-  extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}, data: {a: b}}]}`,
+// sets are sets of values in JSON. What each of them renders is in testdata, and `make kube` installs it.
+func sets(t *testing.T) map[string]json.RawMessage {
+	t.Helper()
+	text, err := os.ReadFile("sets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]json.RawMessage
+	if err := yaml.UnmarshalStrict(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // render renders the chart with values in YAML, as a new release called test.
@@ -91,16 +83,17 @@ func render(t *testing.T, values string) (string, error) {
 
 // What each set of values renders is known, and the same each time.
 func TestRendered(t *testing.T) {
-	if len(sets) < 15 {
-		t.Errorf("only %d sets of values", len(sets))
+	all := sets(t)
+	if len(all) < 15 {
+		t.Errorf("only %d sets of values", len(all))
 	}
-	for name, values := range sets {
+	for name, values := range all {
 		t.Run(name, func(t *testing.T) {
-			got, err := render(t, values)
+			got, err := render(t, string(values))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := render(t, values); err != nil || again != got {
+			if again, err := render(t, string(values)); err != nil || again != got {
 				t.Errorf("another rendering is different: %v", err)
 			}
 			file := filepath.Join("testdata", name+".yaml")
@@ -402,7 +395,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s is not %s (-update copies it): %v", copied, from, err)
 		}
 	}
-	got, err := render(t, sets["metrics"])
+	got, err := render(t, string(sets(t)["metrics"]))
 	if err != nil {
 		t.Fatal(err)
 	}
