@@ -29,7 +29,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 		cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
 		demoCommand(version), healthCommand(environ),
 		cli.Backup(env), restoreCommand(environ), exportCommand(environ, version), importCommand(environ), checkCommand(environ), cli.Upgrade(env),
-		cli.Validate(), cli.Callback(), tokenCommand(environ), kubeSecretCommand(getenv(environ)),
+		cli.Validate(), cli.Callback(), cli.Try(env), tokenCommand(environ), kubeSecretCommand(getenv(environ)),
 		cli.Group("config", "Show, check and write the settings of a hub", configShowCommand(environ), configCheckCommand(environ), configInitCommand()),
 	)
 	root.Long = `rshub is a WebSub hub for ResourceSync change notifications.

@@ -263,6 +263,7 @@ func TestRefused(t *testing.T) {
 		`replicas: 2`:                          "replicas",
 		`image: {name: x}`:                     "name",
 		`service: {type: Tunnel}`:              "type",
+		`tests: {allowCidr: 10.0.0.1}`:         "allowCidr",
 		`replicaCount: two`:                    "replicaCount",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), says) {

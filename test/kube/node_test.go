@@ -57,7 +57,7 @@ type node struct {
 	forwards map[string]*forwarder
 	failures []string
 	began    time.Time
-	lines    *os.File
+	did      *os.File // what it did, line by line
 }
 
 // startNode registers the nodes, and works until ctx ends.
@@ -70,7 +70,7 @@ func startNode(ctx context.Context, client kubernetes.Interface, dir string) (*n
 		return nil, err
 	}
 	var err error
-	if n.lines, err = os.Create(filepath.Join(dir, "node.log")); err != nil {
+	if n.did, err = os.Create(filepath.Join(dir, "node.log")); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"one", "two"} {
@@ -146,7 +146,7 @@ func (n *node) number() int {
 func (n *node) log(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, _ = fmt.Fprintf(n.lines, "%7.1fs %s\n", time.Since(n.began).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(n.did, "%7.1fs %s\n", time.Since(n.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // fail records what must not happen. check reports it.
@@ -323,13 +323,28 @@ func (n *node) logs(ctx context.Context) error {
 	return nil
 }
 
+// lines are those of the log of a namespace's pods that hold a text.
+func (n *node) lines(namespace, text string) string {
+	var out strings.Builder
+	files, _ := filepath.Glob(n.logFile(namespace, "*"))
+	for _, file := range files {
+		all, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(all)) {
+			if strings.Contains(line, text) {
+				out.WriteString(line)
+			}
+		}
+	}
+	return out.String()
+}
+
 // printed is what the pods of a namespace printed, the last of it, and what the node did with them.
 func (n *node) printed(namespace string) string {
 	var out strings.Builder
 	files, _ := filepath.Glob(n.logFile(namespace, "*"))
 	for _, file := range append(files, filepath.Join(n.dir, "node.log")) {
 		text, _ := os.ReadFile(file)
-		fmt.Fprintf(&out, "--- %s\n%s\n", filepath.Base(file), text[max(0, len(text)-1500):])
+		fmt.Fprintf(&out, "--- %s\n%s\n", filepath.Base(file), text[max(0, len(text)-700):])
 	}
 	return out.String()
 }

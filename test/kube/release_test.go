@@ -26,7 +26,7 @@ func (c *cluster) life(t *testing.T, namespace string, number, hubs int, set ...
 		c.redis(t, namespace)
 	}
 	o := newOutside(t, c, namespace, number)
-	set = append(set, reachable)
+	set = append(set, reachable, "--set=tests.allowCidr="+podRange)
 	c.install(t, namespace, set...)
 	c.keys(t, namespace)
 	c.wait(t, namespace, hubs)
@@ -44,7 +44,7 @@ func (c *cluster) life(t *testing.T, namespace string, number, hubs int, set ...
 		})
 		c.setting(t, namespace, hubs, "48h")
 		o.complete(t)
-		c.undisturbed(t, o, hubs)
+		c.undisturbed(t, o, namespace, hubs)
 	})
 	t.Run("upgraded to what cannot start", func(t *testing.T) {
 		o.publishing(t, func() {
@@ -56,18 +56,18 @@ func (c *cluster) life(t *testing.T, namespace string, number, hubs int, set ...
 				c.wait(t, namespace, hubs)
 			}
 		})
-		c.undisturbed(t, o, hubs)
+		c.undisturbed(t, o, namespace, hubs)
 	})
 	t.Run("rolled back", func(t *testing.T) {
 		o.publishing(t, func() { c.must(t, namespace, "rollback", "test", "1", "--wait", "--timeout=3m") })
 		c.setting(t, namespace, hubs, "")
 		o.complete(t)
-		c.undisturbed(t, o, hubs)
+		c.undisturbed(t, o, namespace, hubs)
 	})
 	t.Run("evicted", func(t *testing.T) {
 		o.publishing(t, func() { c.evict(t, namespace, hubs) })
 		o.complete(t)
-		c.undisturbed(t, o, hubs)
+		c.undisturbed(t, o, namespace, hubs)
 	})
 	t.Run("removed and installed again", func(t *testing.T) {
 		c.must(t, namespace, "uninstall", "test", "--wait", "--timeout=2m")
@@ -82,7 +82,7 @@ func (c *cluster) life(t *testing.T, namespace string, number, hubs int, set ...
 		c.install(t, namespace, set...)
 		o.complete(t)
 	})
-	c.test(t, namespace, "http://hub.example.org/")
+	c.test(t, namespace, "with the right signature")
 	c.must(t, namespace, "uninstall", "test", "--wait")
 }
 
@@ -115,13 +115,13 @@ func (c *cluster) wait(t *testing.T, namespace string, hubs int) {
 
 // undisturbed checks that a Source noticed nothing. One hub on a volume is away while its pod is
 // replaced.
-func (c *cluster) undisturbed(t *testing.T, o *outside, hubs int) {
+func (c *cluster) undisturbed(t *testing.T, o *outside, namespace string, hubs int) {
 	t.Helper()
 	refused := o.refusals()
 	if hubs == 1 {
 		t.Logf("refused meanwhile: %d times", len(refused))
 	} else if len(refused) > 0 {
-		t.Errorf("a Source was refused meanwhile: %q", refused)
+		t.Errorf("a Source was refused meanwhile: %q\n%s", refused, c.node.lines(namespace, `"status":503`))
 	}
 }
 

@@ -264,7 +264,11 @@ func (c *cluster) installed(t *testing.T, name, text string) {
 		}
 		return nil
 	})
-	c.test(t, namespace, "https://hub.example.org/")
+	wanted := "https://hub.example.org/" // of rshub info
+	if name == "tests" {
+		wanted = "with the right signature"
+	}
+	c.test(t, namespace, wanted)
 	c.must(t, namespace, "uninstall", "test", "--wait", "--timeout=2m")
 	if err := c.client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)

@@ -37,6 +37,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ .Values.secrets.existingSecret | default (printf "%s-keys" (include "rshub.fullname" .)) }}
 {{- end }}
 
+{{/* The ranges for --allow-cidr, with that of the pod of helm test. */}}
+{{- define "rshub.allow" -}}
+{{ list (index .Values.settings "allow-cidr") .Values.tests.allowCidr | compact | join "," }}
+{{- end }}
+
 {{/* Nine tenths of the memory limit in MiB, for GOMEMLIMIT; empty: the limit is not in Mi or Gi. */}}
 {{- define "rshub.memory" -}}
 {{- $limit := (.Values.resources.limits).memory | default "" | toString -}}
