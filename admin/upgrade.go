@@ -31,17 +31,15 @@ const (
 	UpgradeBegun = "begun"
 )
 
-// Errors of Upgrades.Finish that the operator can do something about.
-var (
-	ErrOlderHubs   = errors.New("the upgrade cannot be finished")
-	ErrUpgradeRuns = errors.New("the upgrade is being finished already")
-)
+// ErrUpgradeRefused is wrapped by an error of Upgrades.Finish that the operator can do
+// something about.
+var ErrUpgradeRefused = errors.New("the upgrade cannot be finished now")
 
 // Upgrades is what the API does about the format of the store.
 type Upgrades struct {
 	Status func(context.Context) (Upgrade, error)
 	// Finish returns when all hubs write the newest format. Its error may wrap
-	// ErrOlderHubs or ErrUpgradeRuns.
+	// ErrUpgradeRefused.
 	Finish func(context.Context) error
 }
 
@@ -60,7 +58,7 @@ func (a *api) finishUpgrade(r *http.Request) (any, zap.Field, error) {
 	}
 	ctx := context.WithoutCancel(r.Context())
 	switch err := a.Upgrades.Finish(ctx); {
-	case errors.Is(err, ErrOlderHubs), errors.Is(err, ErrUpgradeRuns):
+	case errors.Is(err, ErrUpgradeRefused):
 		return nil, zap.Skip(), refuse(http.StatusConflict, "%v.", err)
 	case err != nil:
 		return nil, zap.Skip(), err

@@ -31,7 +31,7 @@ func TestUpgrades(t *testing.T) {
 		t.Error("a reader finished the upgrade")
 	}
 	for want, err := range map[int]error{
-		http.StatusConflict: fmt.Errorf("%w: hubs of an older version are running: north (v0.8.0)", ErrOlderHubs), http.StatusServiceUnavailable: errors.New("the store is away"),
+		http.StatusConflict: fmt.Errorf("%w: hubs of an older version are running: north (v0.8.0)", ErrUpgradeRefused), http.StatusServiceUnavailable: errors.New("the store is away"),
 	} {
 		failure = err
 		resp, body = send(t, http.MethodPost, url, "Authorization: Bearer t")

@@ -66,4 +66,4 @@ func (e *OlderHubsError) Error() string {
 }
 
 // ErrUpgradeRuns is returned by FinishUpgrade while another call is at work.
-var ErrUpgradeRuns = errors.New("the upgrade is being finished")
+var ErrUpgradeRuns = errors.New("another call is finishing it already")

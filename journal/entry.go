@@ -142,8 +142,8 @@ type Gap struct {
 	Position Position
 	Seq      uint64
 	// After, in a topic's own gap of GapRolledBack, is the newest entry before it that the
-	// journal still had, or an older one: who read an entry of the gap reads on after it.
-	// Zero: unknown. Only PackHead packs it.
+	// journal still had, or an older one. A reader whose newest entry is in the gap reads on
+	// after it. Zero: unknown. Only PackHead packs it.
 	After Anchor
 }
 

@@ -29,7 +29,7 @@ import or a restore.`
 func exportCommand(environ []string, version string) *cobra.Command {
 	var without, plain, notifications bool
 	cmd := &cobra.Command{
-		Use: "export [FILE]", Short: "Write subscriptions and topics as JSON lines", Args: cobra.MaximumNArgs(1),
+		Use: "export [FILE]", Short: "Write subscriptions and topics as JSON lines", Args: cli.AtMost("file"),
 		Long: `Writes all subscriptions, with their secrets, cursors, gaps and pending requests,
 and the state of all topics, one JSON object a line, to FILE or to standard output.
 With ` + "`rshub import`" + ` the file moves a hub to another store: from the embedded one to

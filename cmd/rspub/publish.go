@@ -44,7 +44,7 @@ func changeFlags() string {
 func publishCommand() *cobra.Command {
 	f := publishFlags{timeout: cli.Span(30 * time.Second)}
 	cmd := &cobra.Command{
-		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cobra.MaximumNArgs(1),
+		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cli.AtMost("file"),
 		Long: `Posts one change notification, once: the document FILE, standard input (-), or one
 that is built of the resources that ` + changeFlags() + `
 name, for changes after --from and before --until.

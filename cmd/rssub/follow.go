@@ -40,7 +40,7 @@ Prometheus at /metrics. A hub that is away does not make the copy unready.`,
       --callback-url https://me.example:8095/
   rssub follow http://localhost:8090/ --dir ./copy --dev
   rssub follow --config /etc/rssub/rssub.yaml          with source: in the file`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.AtMost("Source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options(cmd, cmp.Or(strings.Join(args, ""), source))
 			if err != nil {

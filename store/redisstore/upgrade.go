@@ -20,14 +20,16 @@ import (
 // writes change, which every hub reads each second. So no hub of an older version meets a
 // value that it cannot read.
 
-// upgradeScript writes both fields of the hash.
+// upgradeScript writes both fields of the hash, unless another hub has finished the upgrade
+// meanwhile: that stays.
 //
 //	KEYS    1 the hash of the store
-//	ARGV    1 id of the store, 2 schema, 3 writes
+//	ARGV    1 id of the store, 2 schema, 3 writes, 4 writes of a finished upgrade
 //	returns 1; 0: it is another store
 var upgradeScript = newScript(bounded, `
-if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'schema', ARGV[2], 'writes', ARGV[3])
+local v = redis.call('HMGET', KEYS[1], 'id', 'writes')
+if v[1] ~= ARGV[1] then return 0 end
+if v[2] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'schema', ARGV[2], 'writes', ARGV[3]) end
 return 1
 `)
 
@@ -97,7 +99,7 @@ func (u *upgrader) set(ctx context.Context, may, writes int) error {
 	if err := u.checks.writable(); err != nil {
 		return err
 	}
-	stored, err := u.conn.run(ctx, upgradeScript, []string{u.conn.key.meta(nameStore)}, u.checks.id, may, writes).Int()
+	stored, err := u.conn.run(ctx, upgradeScript, []string{u.conn.key.meta(nameStore)}, u.checks.id, may, writes, schema).Int()
 	if err != nil {
 		return fmt.Errorf("storing the format of the store: %w", err)
 	}

@@ -127,3 +127,24 @@ func TestUpgradeThatBreaksOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Two hubs may be asked to finish an upgrade at once. What one of them finished stays, though
+// the other still is in an earlier step.
+func TestUpgradeAtTwoHubs(t *testing.T) {
+	hubs := oldStore(t, time.Second)
+	slow, ok := hubs[0].Upgrader.(*upgrader)
+	if !ok {
+		t.Fatal("no upgrader of this package")
+	}
+	if err := hubs[1].Upgrader.FinishUpgrade(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range [][2]int{{schema, previous}, {previous, previous}} {
+		if err := slow.set(t.Context(), step[0], step[1]); err != nil {
+			t.Error(err)
+		}
+		if may, writes := schemaOf(t, hubs[0]); may != "2" || writes != "2" || slow.Pending() {
+			t.Errorf("after step %v: schema %s, writes %s", step, may, writes)
+		}
+	}
+}

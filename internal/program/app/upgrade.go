@@ -37,11 +37,8 @@ func (a *App) upgrades() *admin.Upgrades {
 		},
 		Finish: func(ctx context.Context) error {
 			err := u.FinishUpgrade(ctx)
-			if older, ok := errors.AsType[*cluster.OlderHubsError](err); ok {
-				return fmt.Errorf("%w: %w", admin.ErrOlderHubs, older)
-			}
-			if errors.Is(err, cluster.ErrUpgradeRuns) {
-				return admin.ErrUpgradeRuns
+			if errors.As(err, new(*cluster.OlderHubsError)) || errors.Is(err, cluster.ErrUpgradeRuns) {
+				return fmt.Errorf("%w: %w", admin.ErrUpgradeRefused, err)
 			}
 			return err
 		},

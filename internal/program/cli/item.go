@@ -61,10 +61,24 @@ func Exactly(noun string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return Fail(ExitUsage, "which %s? %s", noun, cmd.UseLine())
 		case len(args) > 1:
-			return Fail(ExitUsage, "one %s at a time; %q is too much", noun, args[1])
+			return tooMuch(noun, args)
 		}
 		return nil
 	}
+}
+
+// AtMost allows one argument. The noun says what it names.
+func AtMost(noun string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return tooMuch(noun, args)
+		}
+		return nil
+	}
+}
+
+func tooMuch(noun string, args []string) error {
+	return Fail(ExitUsage, "one %s at a time; %q is too much", noun, args[1])
 }
 
 // report makes a call, and prints the answer as output does.

@@ -146,6 +146,9 @@ func (s *screenful) text() string {
 	if len(wrong) == 0 {
 		line("All is well.")
 	}
+	if n.UpgradePending {
+		line("An upgrade is pending: rshub upgrade finish.")
+	}
 	if l := n.FirstLoss; l != nil {
 		line("First loss in %s (%s): %s", quantity.SpanText(l.At.Sub(n.AsOf)), l.Reason, l.Callback)
 	} else {

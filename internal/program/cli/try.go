@@ -33,7 +33,7 @@ const (
 // Try is `rshub try`.
 func Try(env Env) *cobra.Command {
 	var listen, host, hub string
-	var within time.Duration
+	within := Span(tryWithin)
 	cmd := &cobra.Command{
 		Use: "try", Short: "Publish a notification through a running hub, and receive it", Args: cobra.NoArgs,
 		Long: `Publishes a notification through a running hub, and receives it. For that it is a
@@ -49,9 +49,9 @@ of its --allow-cidr.`,
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8098", "`ADDR` to listen on")
 	cmd.Flags().StringVar(&host, "host", "", "`HOST` or address under which the hub reaches this command (default: that of --listen)")
 	cmd.Flags().StringVar(&hub, "hub", "", "`URL` at which to reach the hub (default: its public URL)")
-	cmd.Flags().DurationVar(&within, "timeout", tryWithin, "`TIME` after which to give up")
+	cmd.Flags().Var(Positive(&within), "timeout", "`TIME` after which to give up")
 	return new(clientFlags).onHub(env, jsonWhole, cmd, func(r *run, _ []string) error {
-		ctx, cancel := context.WithTimeoutCause(cmd.Context(), within, Fail(ExitFailure, "not done after %s", quantity.SpanText(within)))
+		ctx, cancel := context.WithTimeoutCause(cmd.Context(), time.Duration(within), Fail(ExitFailure, "not done after %s", within.String()))
 		defer cancel()
 		_, info, err := ask(ctx, r.client, "/api/v1/info", "it does not give the hub's URL", func(i admin.Info) bool { return i.HubURL != "" })
 		if err != nil {
