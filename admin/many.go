@@ -103,7 +103,10 @@ type changer struct {
 // were done, the next call begins with it.
 func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, after uuid.UUID) error {
 	until, now := time.Now().Add(manyTime), a.Now()
-	batchEnd := after
+	if sooner, hurried := ctx.Value(hurry{}).(time.Time); hurried {
+		until = sooner
+	}
+	begin, batchEnd := after, after
 	stopped := func(err error) error {
 		if err == nil || m.Done == 0 {
 			return err
@@ -115,7 +118,7 @@ func (a *subscriptionCalls) walkMany(ctx context.Context, m *changer, f filter, 
 		if err != nil {
 			return stopped(err)
 		}
-		if time.Now().After(until) {
+		if after != begin && time.Now().After(until) {
 			m.Next = after.String()
 			break
 		}

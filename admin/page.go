@@ -146,7 +146,7 @@ func (e *readEnough) Error() string { return "the list continues after " + e.aft
 type hurry struct{}
 
 // Hurried returns a context for requests that would rather have less than wait: a page of a
-// list ends at a time, with the items that were found until then and the way to the next. At
+// list, or a count, ends at a time, with what was found until then and the way to the next. At
 // least one item is read for it.
 func Hurried(ctx context.Context, until time.Time) context.Context {
 	return context.WithValue(ctx, hurry{}, until)

@@ -2,10 +2,12 @@ package ui
 
 import (
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rshub/rshub/admin"
 )
@@ -37,7 +39,7 @@ type manyAsked struct {
 	Query  template.URL // the filter, as in a URL
 	Filter []string     // the same for a person
 	Since  string
-	More   bool // there were too many to count
+	More   template.URL // the query that counts on; empty: all are counted
 	query  url.Values
 }
 
@@ -69,14 +71,45 @@ func askedFor(r *http.Request) (a manyAsked, err error) {
 	return a, nil
 }
 
-// askMany counts the subscriptions, and asks for a confirmation.
+// askMany counts the subscriptions, and asks for a confirmation. Each request counts for
+// listWithin at most; the next one adds to its count.
 func (u *ui) askMany(r *http.Request) (view, error) {
 	a, err := askedFor(r)
-	if err == nil {
-		err = u.get(r, apiPath+"subscriptions/count", a.query, &a.Many)
+	if err != nil {
+		return view{}, err
 	}
-	a.More = a.Next != ""
-	return view{Page: "many", Title: a.Label, Data: a}, err
+	part := maps.Clone(a.query)
+	if after := r.URL.Query().Get("after"); after != "" {
+		part.Set("after", after)
+	}
+	r = r.WithContext(admin.Hurried(r.Context(), time.Now().Add(listWithin)))
+	if err := u.get(r, apiPath+"subscriptions/count", part, &a.Many); err != nil {
+		return view{}, err
+	}
+	if before, err := strconv.Atoi(r.URL.Query().Get("counted")); err == nil {
+		a.Matched += max(before, 0)
+	}
+	if a.Next != "" {
+		more := r.URL.Query()
+		more.Set("after", a.Next)
+		more.Set("counted", strconv.Itoa(a.Matched))
+		a.More = encode(more)
+	}
+	return view{Page: "many", Title: a.Label, Data: a}, nil
+}
+
+// countMany counts all subscriptions that a filter selects.
+func (u *ui) countMany(r *http.Request, filter url.Values) (n int, err error) {
+	for part := maps.Clone(filter); ; {
+		var m admin.Many
+		if err := u.get(r, apiPath+"subscriptions/count", part, &m); err != nil {
+			return 0, err
+		}
+		if n += m.Matched; m.Next == "" {
+			return n, nil
+		}
+		part.Set("after", m.Next)
+	}
 }
 
 // goOn is the confirmation of a form that continues what was confirmed.
@@ -91,12 +124,12 @@ func (u *ui) doMany(w http.ResponseWriter, r *http.Request) {
 			return view{}, err
 		}
 		if typed := strings.TrimSpace(r.PostFormValue("confirm")); typed != goOn {
-			var now admin.Many
-			if err := u.get(r, apiPath+"subscriptions/count", a.query, &now); err != nil {
+			now, err := u.countMany(r, a.query)
+			if err != nil {
 				return view{}, err
 			}
-			if typed != strconv.Itoa(now.Matched) {
-				return view{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. There are " + count(now.Matched, "subscription", "subscriptions") + " now; type their number to confirm it."}
+			if typed != strconv.Itoa(now) {
+				return view{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. There are " + count(now, "subscription", "subscriptions") + " now; type their number to confirm it."}
 			}
 		}
 		req := admin.ManyRequest{Action: a.Do}
@@ -104,10 +137,7 @@ func (u *ui) doMany(w http.ResponseWriter, r *http.Request) {
 			req.Since, _ = sinceOf(a.Since) // it was written by plain
 		}
 		back := a.Query
-		query := url.Values{}
-		for name := range a.query {
-			query.Set(name, a.query.Get(name))
-		}
+		query := maps.Clone(a.query)
 		if after := r.URL.Query().Get("after"); after != "" {
 			query.Set("after", after)
 		}

@@ -237,3 +237,43 @@ func TestLinksKeepTheFilter(t *testing.T) {
 	ask(http.MethodPost, goOn.String(), url.Values{"do": {"retry"}, "confirm": {"go on"}})
 	same("what went on", asked[0].Query(), want)
 }
+
+// Subscriptions that are too many for one page are counted on by a link, which the script
+// follows. Nothing can be confirmed until all are counted, and then all of them are.
+func TestCountInParts(t *testing.T) {
+	next := map[string]string{"": "a1", "a1": "a2", "a2": ""}
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_ = json.NewEncoder(w).Encode(admin.Many{Matched: 30, Done: 30})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(admin.Many{Matched: 10, Next: next[r.URL.Query().Get("after")]})
+	}))
+	ask := func(method, path string, form url.Values) string {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	on := regexp.MustCompile(`data-on href="([^"]*)"`)
+	at := "/ui/subscriptions/all"
+	query := "?do=end&host=h.example"
+	for _, so := range []string{"10 subscriptions", "20 subscriptions"} {
+		body := ask(http.MethodGet, at+query, nil)
+		m := on.FindStringSubmatch(body)
+		if m == nil || !strings.Contains(body, so+"</strong> so far") || strings.Contains(body, `name="confirm"`) {
+			t.Fatalf("%s%s: no way on from %s so far in\n%s", at, query, so, body)
+		}
+		query = html.UnescapeString(m[1])
+	}
+	body := ask(http.MethodGet, at+query, nil)
+	if on.MatchString(body) || !strings.Contains(body, "<b>30</b> to confirm") || !strings.Contains(body, `action="/ui/subscriptions/all?host=h.example"`) {
+		t.Errorf("all are counted:\n%s", body)
+	}
+	for typed, says := range map[string]string{"10": "There are 30 subscriptions now", "30": "30 subscriptions"} {
+		if body := ask(http.MethodPost, at+"?host=h.example", url.Values{"do": {"end"}, "confirm": {typed}}); !strings.Contains(body, says) {
+			t.Errorf("typed %s:\n%s", typed, body)
+		}
+	}
+}

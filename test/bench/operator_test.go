@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/journal"
@@ -41,15 +44,40 @@ const (
 	busyTopic = "http://127.0.0.1:2/busy"
 )
 
+// A place is where a hub keeps its store: it can be opened before the hub starts.
+type place struct {
+	open func() subscriptionStore
+	flag string // for the hub
+}
+
+type subscriptionStore interface {
+	Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error)
+	Close() error
+}
+
+// inFolder is a place in a new folder.
+func inFolder(tb testing.TB) place {
+	dir := filepath.Join(tb.TempDir(), "data")
+	return place{func() subscriptionStore {
+		store, err := embedstore.Open(dir, embedstore.Options{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return store
+	}, "--data-dir=" + dir}
+}
+
+// inRedis is a place in a Redis of its own.
+func inRedis(b *testing.B) place {
+	redis := startRedis(b)
+	return place{func() subscriptionStore { return openRedis(b, redis) }, "--redis-url=" + redis.URL()}
+}
+
 // startLoaded starts a hub that has many subscriptions to idleTopic, and one to
 // busyTopic for each of the callbacks.
-func startLoaded(tb testing.TB, n int, callbacks ...string) *app.App {
+func startLoaded(tb testing.TB, at place, n int, callbacks ...string) *app.App {
 	tb.Helper()
-	dir := filepath.Join(tb.TempDir(), "data")
-	store, err := embedstore.Open(dir, embedstore.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	store := at.open()
 	var todo sync.WaitGroup
 	next := make(chan subscriptions.Subscription)
 	for range 4096 { // that wait for one commit together
@@ -82,7 +110,7 @@ func startLoaded(tb testing.TB, n int, callbacks ...string) *app.App {
 	if err := store.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	hub := startHub(tb, "--data-dir="+dir)
+	hub := startHub(tb, at.flag)
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		text := fetch(tb, "http://"+hub.AdminAddr()+"/metrics")
 		if strings.Contains(text, fmt.Sprintf("rshub_subscriptions{state=\"active\"} %d\n", n+len(callbacks))) {
@@ -117,7 +145,7 @@ func TestScrapeIsSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stores 20,000 subscriptions")
 	}
-	hub := startLoaded(t, scraped)
+	hub := startLoaded(t, inFolder(t), scraped)
 	if text := fetch(t, "http://"+hub.AdminAddr()+"/metrics"); len(text) > maxScrape {
 		t.Errorf("a scrape has %d bytes, over %d", len(text), maxScrape)
 	}
@@ -126,7 +154,7 @@ func TestScrapeIsSmall(t *testing.T) {
 // BenchmarkScrape is the time of a scrape of a hub with 100,000 subscriptions, as
 // a ratio to that of a plain handler that answers as many bytes.
 func BenchmarkScrape(b *testing.B) {
-	hub := startLoaded(b, loaded)
+	hub := startLoaded(b, inFolder(b), loaded)
 	metrics := "http://" + hub.AdminAddr() + "/metrics"
 	text := fetch(b, metrics)
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
@@ -155,21 +183,24 @@ func BenchmarkScrape(b *testing.B) {
 // BenchmarkFanOutWhileWatched is the rate of the hub's fan-out with 100,000
 // subscriptions while the operator scrapes and lists, as a ratio to the same
 // without.
-func BenchmarkFanOutWhileWatched(b *testing.B) { fanOutWhile(b, watch) }
+func BenchmarkFanOutWhileWatched(b *testing.B) { fanOutWhile(b, inFolder(b), watch) }
 
 // BenchmarkFanOutWhileShown is the same while browsers show the page Now, which
 // refreshes itself.
-func BenchmarkFanOutWhileShown(b *testing.B) { fanOutWhile(b, show) }
+func BenchmarkFanOutWhileShown(b *testing.B) { fanOutWhile(b, inFolder(b), show) }
+
+// BenchmarkRedisFanOutWhileShown is that over a Redis on the same processors.
+func BenchmarkRedisFanOutWhileShown(b *testing.B) { fanOutWhile(b, inRedis(b), show) }
 
 // fanOutWhile measures the fan-out with and without what look begins and stop ends.
-func fanOutWhile(b *testing.B, look func(tb testing.TB, operator string) (stop func())) {
+func fanOutWhile(b *testing.B, at place, look func(tb testing.TB, operator string) (stop func())) {
 	b.Helper()
 	receivers := startReceivers(b, hosts)
 	var urls []string
 	for i := range callbacks {
 		urls = append(urls, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))
 	}
-	hub := startLoaded(b, loaded, urls...)
+	hub := startLoaded(b, at, loaded, urls...)
 	src := &source{topic: busyTopic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var expected int64
 	run := func() {

@@ -50,6 +50,7 @@ var trials = []trial{
 	{"damage", alertsOfDamage},
 	{"retention", alertsOfRetention},
 	{"files", alertsOfFiles},
+	{"upgrade", alertsOfUpgrade},
 	{"source", alertsOfSource},
 	{"watches", alertsOfWatches},
 	{"destination", alertsOfDestination},
@@ -362,6 +363,23 @@ func alertsOfFiles(t *testing.T) (map[string][]string, []trouble) {
 			for n := range 25 {
 				_, _ = try(t.Context(), http.MethodGet, "http://"+guarded.admin+"/api/v1/info", http.Header{"Authorization": {fmt.Sprint("Bearer guess", n)}}, nil)
 			}
+		}, nil},
+	}
+}
+
+// alertsOfUpgrade starts with a hub on a new store, and then puts a store of the version
+// before in its place.
+func alertsOfUpgrade(t *testing.T) (map[string][]string, []trouble) {
+	h := startHub(t)
+	return map[string][]string{"rshub": {h.admin}}, []trouble{
+		{[]string{"RshubUpgradePending"}, func() {
+			h.terminate()
+			must(t, os.RemoveAll(h.dir))
+			h.binary = versionBefore(t)
+			h.start()
+			h.terminate()
+			h.binary = ""
+			h.start()
 		}, nil},
 	}
 }

@@ -29,6 +29,7 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_ready", "1 if GET /readyz says that the hub is ready, else 0.", nil, func() float64 { return figures.Truth(n.Ready) })
 	gauge("rshub_shards_owned", "Shards of the store that this hub works on, of 256.", nil, figures.Number(&n.ShardsOwned))
 	gauge("rshub_hubs_live", "Live hubs on the store, this one included, as this hub knows.", nil, figures.Number(&n.HubsLive))
+	gauge("rshub_upgrade_pending", "1 if the hubs still write the store for the version before this one, else 0.", nil, func() float64 { return figures.Truth(n.UpgradePending) })
 	gauge("rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.", nil, figures.Seconds(&n.ClockStep))
 
 	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StatePending), figures.Number(&n.Subscriptions.Pending))

@@ -35,6 +35,8 @@ type Now struct {
 	Journal admin.JournalNow
 	// FirstLoss is when the next notification is lost; zero: none is in sight.
 	FirstLoss time.Time
+	// UpgradePending says that the hubs write the store for the version before this one.
+	UpgradePending bool
 	// Certificates are when those that are in use expire, by listener.
 	Certificates map[string]time.Time
 	// Reloads are the latest of each thing that was read again.

@@ -22,7 +22,7 @@ func (a *App) startMetrics(ctx context.Context) {
 func (a *App) now(ctx context.Context) telemetry.Now {
 	n := telemetry.Now{
 		Ready: a.isReady(ctx), ClockStep: a.clock.Step(), FirstLoss: a.fleet.nextLoss(), Reloads: a.reloads.latest(),
-		Certificates: map[string]time.Time{},
+		UpgradePending: a.backend.upgradePending(), Certificates: map[string]time.Time{},
 	}
 	if d := a.dispatcher.Load(); d != nil {
 		n.Delivery, n.Lags = d.Stats(), d.LagReport()

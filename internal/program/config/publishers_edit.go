@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -34,7 +35,7 @@ var (
 // topics.
 func AddToken(path, name string, topics []string, token [sha256.Size]byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return unwritable(path, err)
 	}
 	return editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
 		hash := fmt.Sprintf("%x", token)
@@ -132,7 +133,8 @@ func find(list []Publisher, name string) (int, error) {
 // one, also after a crash. Comments and order stay. Change gets the content as a list and as
 // YAML, and makes the same change to both. If the two then differ (as with anchors), the file
 // stays as it is.
-func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publisher, error)) error {
+func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publisher, error)) (err error) {
+	defer func() { err = unwritable(path, err) }()
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
 	}
@@ -167,6 +169,18 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 		return fmt.Errorf("%w: this program cannot change %s without changing something else in it; edit it by hand", ErrRefusedChange, path)
 	}
 	return replaceFile(path, text.Bytes())
+}
+
+// unwritable explains an error of a file that this user may not write, or of one that is
+// mounted and so is to be changed where it comes from.
+func unwritable(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: %s is mounted read-only, as a Secret of Kubernetes is. Change a copy with --publishers-file COPY, and put it where the file comes from: the hub notices it (%w)", ErrRefusedChange, path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: this user may not change %s; run the command as the user that the hub runs as (%w)", ErrRefusedChange, path, err)
+	}
+	return err
 }
 
 // publishersNode reads a publishers file as YAML: the document, and the mapping in it.

@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,6 +159,23 @@ func TestTokenChangesThatAreRefused(t *testing.T) {
 	}
 	if _, err := RemovePublisher(filepath.Join(t.TempDir(), "no", "file"), "a"); !errors.Is(err, ErrNoPublishersFile) && !errors.Is(err, ErrNoPublisher) {
 		t.Error(err)
+	}
+}
+
+// A file that cannot be written is explained: a folder in which nobody makes files, and a
+// read-only mount.
+func TestTokenFileThatIsNotWritable(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		says string
+	}{
+		{unwritable("p", &fs.PathError{Op: "open", Path: "p.new", Err: syscall.EROFS}), "p is mounted read-only"},
+		{unwritable("p", &fs.PathError{Op: "open", Path: "p.new", Err: syscall.EACCES}), "this user may not change p"},
+		{AddToken("/sys/publishers.yaml", "a", []string{"*"}, sumA), " /sys/publishers.yaml"},
+	} {
+		if !errors.Is(tc.err, ErrRefusedChange) || !strings.Contains(tc.err.Error(), tc.says) {
+			t.Errorf("not %q: %v", tc.says, tc.err)
+		}
 	}
 }
 
