@@ -27,6 +27,7 @@ import (
 const (
 	tryWithin    = time.Minute
 	tryAgain     = time.Second
+	recordedPoll = 20 * time.Millisecond
 	maxTryAnswer = 64 << 10
 )
 
@@ -71,6 +72,9 @@ of its --allow-cidr.`,
 		s.Serve(ctx, t)
 		defer s.Stop(cmd.Context(), time.Second)
 		result, err := t.run(ctx)
+		if err == nil {
+			err = t.recorded(ctx, r.client)
+		}
 		// The time that is over must not keep the topic.
 		if forgotten := t.forget(context.WithoutCancel(ctx), r.client); err == nil {
 			err = forgotten
@@ -251,6 +255,23 @@ func (t *tryout) confirm(w http.ResponseWriter, q url.Values) {
 	select {
 	case t.verified <- answer:
 	default: // it asks again, or denies what has ended
+	}
+}
+
+// recorded waits until the hub has stored that it delivered the notification. If the topic
+// were removed before, the hub would record a gap.
+func (t *tryout) recorded(ctx context.Context, c *client) error {
+	for {
+		var page admin.Page[admin.Subscription]
+		if err := c.get(ctx, subscriptions.path, url.Values{"topic": {t.topic}}, &page); err != nil {
+			return err
+		}
+		if len(page.Items) == 1 && page.Items[0].Lag != nil && page.Items[0].Lag.Notifications == 0 {
+			return nil
+		}
+		if !clock.Sleep(ctx, recordedPoll) {
+			return fmt.Errorf("the hub delivered the notification, and does not record it: %w", context.Cause(ctx))
+		}
 	}
 }
 
