@@ -54,7 +54,7 @@ type ExportOptions struct {
 type Exported struct {
 	Counts
 	// Lagging are the subscriptions in force that have not got all that their
-	// topics hold, Lag the notifications that they have not got. An export without
+	// topics retain, Lag the notifications that they have not got. An export without
 	// notifications turns these into gaps.
 	Lagging int
 	Lag     uint64
@@ -72,7 +72,7 @@ func Export(ctx context.Context, w io.Writer, from Source, o ExportOptions) (Exp
 	}
 	x := &exporter{
 		from: from, bodies: o.Notifications, secrets: secrets, progress: o.Progress, out: bufio.NewWriterSize(w, 1<<16),
-		last: map[string]journal.Anchor{}, behind: map[string]bool{},
+		last: map[string]journal.Anchor{}, trimmed: map[string]journal.Anchor{}, behind: map[string]bool{},
 	}
 	x.done.Secrets = secrets.how
 	x.encode = json.NewEncoder(x.out)
@@ -92,8 +92,9 @@ type exporter struct {
 	encode   *json.Encoder
 	done     Exported
 
-	last   map[string]journal.Anchor // of each topic as it was written
-	behind map[string]bool           // topics of which a cursor has seen more
+	last    map[string]journal.Anchor // of each topic as it was written
+	trimmed map[string]journal.Anchor // of each topic that retention took something from
+	behind  map[string]bool           // topics of which a cursor has seen more
 }
 
 func (x *exporter) run(ctx context.Context, o ExportOptions) error {
@@ -155,6 +156,9 @@ func (x *exporter) topic(ctx context.Context, h journal.Head) error {
 		return err
 	}
 	x.last[h.Topic] = h.Last
+	if h.Trimmed.Seq > 0 {
+		x.trimmed[h.Topic] = h.Trimmed
+	}
 	l := ofTopic(h, remembered)
 	if x.bodies {
 		if l.Retained, err = x.notifications(ctx, h); err != nil {
@@ -279,9 +283,10 @@ func (x *exporter) look(rec subscriptions.Record) {
 	}
 	if s := rec.Subscription; s != nil {
 		ahead(s.Topic, s.Cursor.Anchor)
-		if lag := x.last[s.Topic].Seq; s.EndedAt.IsZero() && lag > s.Cursor.Seq {
+		lag := subscriptions.LagOf(x.last[s.Topic], x.trimmed[s.Topic], s.Cursor, time.Time{}).Notifications
+		if s.EndedAt.IsZero() && lag > 0 {
 			x.done.Lagging++
-			x.done.Lag += lag - s.Cursor.Seq
+			x.done.Lag += lag
 		}
 	}
 	if r := rec.Request; r != nil {

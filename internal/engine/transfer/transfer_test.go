@@ -223,6 +223,24 @@ func same(t testing.TB, what string, got, want any, more ...cmp.Option) {
 	}
 }
 
+// What retention has taken can't be kept by any export, so it does not count as waiting.
+func TestLagIsOfWhatIsRetained(t *testing.T) {
+	m, topic := newMemory(), topicName(0)
+	m.publish(t, topic, 10)
+	m.put(t, subscriptions.Record{Subscription: subscription(topic, 0, journal.Anchor{})})
+	if _, err := m.Trim(t.Context(), topic, journal.Cut{Before: at(5), KeepBytes: -1}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := m.Head(t.Context(), topic)
+	if err != nil || h.Trimmed.Seq == 0 {
+		t.Fatalf("nothing was trimmed: %+v, %v", h, err)
+	}
+	_, told := export(t, m, transfer.ExportOptions{Secrets: transfer.SecretsPlain})
+	if told.Lagging != 1 || told.Lag != 10-h.Trimmed.Seq {
+		t.Errorf("%d notifications wait for %d subscriptions, and %d are retained", told.Lag, told.Lagging, 10-h.Trimmed.Seq)
+	}
+}
+
 // What is exported and imported into an empty store is what was there, but for
 // the bodies, which count as trimmed.
 func TestRoundTrip(t *testing.T) {
