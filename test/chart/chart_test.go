@@ -116,6 +116,42 @@ func TestRendered(t *testing.T) {
 	}
 }
 
+// The values of the page about Kubernetes work, each with those of its first block.
+func TestDeployPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deploy/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n# values.yaml[^\n]*\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks of values, want 3", len(blocks))
+	}
+	var first map[string]any
+	if err := yaml.UnmarshalStrict(blocks[0][1], &first); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range blocks {
+		values := maps.Clone(first)
+		if err := yaml.UnmarshalStrict(block[1], &values); err != nil {
+			t.Fatal(err)
+		}
+		merged, err := yaml.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := render(t, string(merged))
+		if err != nil {
+			t.Errorf("%v\n%s", err, block[1])
+		}
+		for _, object := range objects(out) {
+			decode(t, object)
+		}
+		if !strings.Contains(out, "test-rshub-keys") || !strings.Contains(out, "kind: Ingress") {
+			t.Errorf("the page speaks of a Secret RELEASE-rshub-keys and of an Ingress, which these values do not give:\n%s", block[1])
+		}
+	}
+}
+
 func objects(text string) (all []string) {
 	for _, part := range strings.Split("\n"+text, "\n---\n") {
 		lines := slices.DeleteFunc(strings.Split(part, "\n"), func(line string) bool { return strings.HasPrefix(line, "# rshub/") })

@@ -367,15 +367,25 @@ func deadLinks(files fs.FS, name string) ([]string, error) {
 	return dead, nil
 }
 
-// Every relative link of README.md and of the documents leads somewhere.
-func TestLinks(t *testing.T) {
-	atRoot(t)
-	names, err := fs.Glob(os.DirFS("."), "docs/*.md")
-	if err != nil {
+// pages are all documents that people read.
+func pages(t *testing.T) []string {
+	t.Helper()
+	names := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "helm/rshub/README.md"}
+	if err := fs.WalkDir(os.DirFS("."), "docs", func(name string, _ fs.DirEntry, err error) error {
+		if path.Ext(name) == ".md" {
+			names = append(names, name)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	names = append(names, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
-	for _, name := range names {
+	return names
+}
+
+// Every relative link of the documents leads somewhere.
+func TestLinks(t *testing.T) {
+	atRoot(t)
+	for _, name := range pages(t) {
 		dead, err := deadLinks(os.DirFS("."), name)
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,11 @@ func services(t *testing.T) map[string]service {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parse(t, text)
+}
+
+func parse(t *testing.T, text []byte) map[string]service {
+	t.Helper()
 	var file struct{ Services map[string]service }
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
@@ -65,6 +70,31 @@ func TestComposeSettings(t *testing.T) {
 		if s := all[name]; !s.ReadOnly || !slices.Equal(s.Tmpfs, []string{"/tmp"}) || s.HealthCheck.Test[2] != "health" {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+}
+
+// The hub of the page about compose starts with its settings, and runs as that of compose.yaml.
+func TestComposePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deploy/compose.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n# compose.yaml\n")
+	block, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no compose.yaml")
+	}
+	all := parse(t, []byte(block))
+	hub, model := all["hub"], services(t)["hub"]
+	cfg, _, err := config.Load(hub.Command[2:], hub.env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.SealKeyFile != "/run/secrets/seal" || !strings.Contains(block, "hub:8080") || !strings.HasSuffix(cfg.Listen, ":8080") {
+		t.Errorf("the hub does not use the key, or Caddy does not lead to it: %+v", cfg)
+	}
+	if !hub.ReadOnly || !slices.Equal(hub.Tmpfs, model.Tmpfs) || !slices.Equal(hub.HealthCheck.Test, model.HealthCheck.Test) || !slices.Equal(hub.Command, model.Command) {
+		t.Errorf("the hub runs otherwise than in compose.yaml: %+v", hub)
 	}
 }
 

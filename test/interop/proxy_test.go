@@ -47,6 +47,7 @@ const (
 // proxy is a web server to stand in front.
 type proxy struct {
 	name    string
+	hubPage string // the document with the settings before a hub
 	version func(t *testing.T) string
 	// args writes the settings into dir, from a block of the documents, and returns the
 	// command.
@@ -57,7 +58,8 @@ type proxy struct {
 }
 
 var nginx = proxy{
-	name: "nginx",
+	name:    "nginx",
+	hubPage: "deploy/systemd.md",
 	version: func(t *testing.T) string {
 		return between(t, needs(t, "nginx"), `nginx/([0-9.]+)`, "-v")
 	},
@@ -78,8 +80,9 @@ var nginx = proxy{
 }
 
 var caddy = proxy{
-	name: "Caddy",
-	late: true,
+	name:    "Caddy",
+	hubPage: "deploy/caddy.md",
+	late:    true,
 	version: func(t *testing.T) string {
 		return between(t, needs(t, "caddy"), `v?([0-9]+\.[0-9.]+)`, "version")
 	},
@@ -95,7 +98,8 @@ var caddy = proxy{
 }
 
 var haproxy = proxy{
-	name: "HAProxy",
+	name:    "HAProxy",
+	hubPage: "operations.md",
 	version: func(t *testing.T) string {
 		return between(t, needs(t, "haproxy"), `version ([0-9.]+)`, "-v")
 	},
@@ -142,7 +146,7 @@ func (p proxy) before(t *testing.T, name string, id *identity, port string, addr
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + name)
 	must(t, err)
-	m := regexp.MustCompile("(?s)```\n# " + p.name + "\n(.*?)```").FindSubmatch(text)
+	m := regexp.MustCompile("(?s)```\n# " + p.name + "(?:: [^\n]*)?\n(.*?)```").FindSubmatch(text)
 	if m == nil {
 		t.Fatalf("docs/%s has no block for %s", name, p.name)
 	}
@@ -214,7 +218,7 @@ func (p proxy) beforeHub(t *testing.T, c *checks) string {
 	_, port, _ := strings.Cut(ports.Addr(), ":")
 	h := startHub(t, "https://localhost:"+port+"/", "--trusted-proxy", "127.0.0.1/32", "--require-https-for-secrets", "--ca-file", id.ca, "--subscribe-rate", "5/m", "--publish-rate", "0")
 	relay := newRelay(t, h.addr)
-	p.before(t, "operations.md", id, port, "127.0.0.1:8080", relay.addr, "port 8081", "port "+h.admin[strings.Index(h.admin, ":")+1:])
+	p.before(t, p.hubPage, id, port, "127.0.0.1:8080", relay.addr, "port 8081", "port "+h.admin[strings.Index(h.admin, ":")+1:])
 	web := client(id, "127.0.0.1")
 	eventually(t, func() error {
 		a, err := try(t.Context(), web, http.MethodGet, h.url, nil)

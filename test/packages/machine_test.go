@@ -22,7 +22,7 @@ type machine struct {
 func boot(t *testing.T, dir string) *machine {
 	t.Helper()
 	m := &machine{root: filepath.Join(dir, "root")}
-	run(t, "../../tools/debian", m.root, "systemd", "systemd-sysv", "dbus", "ca-certificates", "rpm")
+	run(t, "../../tools/debian", m.root, "systemd", "systemd-sysv", "dbus", "ca-certificates", "rpm", "curl", "nginx-light", "openssl")
 	var log bytes.Buffer
 	cmd := exec.Command("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--machine=packages", "--directory="+m.root, "--boot") //nolint:noctx // poweroff ends it
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func elsewhere(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(dir, "elsewhere")
 	run(t, "git", "clone", "--quiet", "../..", to)
-	changed := exec.CommandContext(t.Context(), "sh", "-c", `git ls-files -mo --exclude-standard | while read -r f; do ! [ -f "$f" ] || cp --parents "$f" "$TO"; done`)
+	changed := exec.CommandContext(t.Context(), "sh", "-c", `{ git diff --name-only --relative HEAD; git ls-files -o --exclude-standard; } | while read -r f; do ! [ -f "$f" ] || cp --parents "$f" "$TO"; done`)
 	changed.Dir, changed.Env = "../..", append(os.Environ(), "TO="+to)
 	if out, err := changed.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -92,7 +93,10 @@ func TestPackages(t *testing.T) {
 	}
 
 	m := boot(t, dir)
+	m.write(t, "/etc/hosts", "127.0.0.1 localhost\n") // which debootstrap leaves to an installer
 	run(t, "cp", "-r", one, next, filepath.Join(m.root, "root"))
+	readme(t, m)
+	deployed(t, m)
 	s := &site{machine: m, addr: map[string]string{"rshub": ports.Addr(), "rspub": ports.Addr(), "rssub": ports.Addr()}}
 	s.deb(t)
 	s.rpm(t)
@@ -243,6 +247,70 @@ func (s *site) deb(t *testing.T) {
 		!strings.Contains(out, "Purging rshub keeps its state and its keys. If nobody needs them any more, delete them: rm -r /var/lib/rshub /etc/rshub/credentials\n") {
 		t.Errorf("the purge does not keep state and keys, or does not say so:\n%s", out)
 	}
+}
+
+// blocks are the blocks of commands of a document of the repository, after a heading.
+func blocks(t *testing.T, name, after string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "\n## "+after+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %s", name, after)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var all []string
+	for _, b := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(rest, -1) {
+		all = append(all, b[1])
+	}
+	return all
+}
+
+// readme does what README says to get from the package to the first message.
+func readme(t *testing.T, m *machine) {
+	t.Helper()
+	commands := strings.ReplaceAll(blocks(t, "README.md", "Get it")[0], "sudo ", "")
+	if n := strings.Count(commands, "\n"); n > 5 {
+		t.Errorf("README has %d commands to get it", n)
+	}
+	began := time.Now()
+	out := m.must(t, "sh", "-exc", "cd /root/one\n"+commands)
+	t.Logf("from the package to the first message in %s:\n%s", time.Since(began).Round(100*time.Millisecond), out)
+	if !strings.Contains(out, "with the right signature") {
+		t.Error("no message was received")
+	}
+	m.must(t, "sh", "-ec", "dpkg --purge rshub; rm -r /var/lib/rshub")
+}
+
+// deployed does what docs/deploy/systemd.md says, with a certificate of its own.
+func deployed(t *testing.T, m *machine) {
+	t.Helper()
+	const page, name = "docs/deploy/systemd.md", "hub.example.org"
+	m.must(t, "sh", "-ec", `echo 127.0.0.1 `+name+` >> /etc/hosts
+openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=`+name+` -addext subjectAltName=DNS:`+name+` -keyout /etc/ssl/`+name+`.key -out /etc/ssl/`+name+`.pem
+cp /etc/ssl/`+name+`.pem /usr/local/share/ca-certificates/hub.crt; update-ca-certificates; systemctl start nginx`)
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := regexp.MustCompile("(?s)```\n(# nginx: (\\S+)\n.*?)```").FindSubmatch(text)
+	m.write(t, string(conf[2]), string(conf[1]))
+	var out string
+	for _, heading := range []string{"1. Install", "2. Fill in the settings", "3. nginx in front", "4. Let a Source publish", "5. See that it works"} {
+		for _, block := range blocks(t, page, heading) {
+			block = strings.ReplaceAll(block, " nginx\n", "\n") // it is there, since this machine has no network
+			out += m.must(t, "sh", "-exc", "cd /root/one\n"+block)
+		}
+	}
+	t.Logf("%s:\n%s", page, out)
+	for _, want := range []string{"hub       https://" + name + "/", "<title>", "rshub_", "listening"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: no %q", page, want)
+		}
+	}
+	m.must(t, "sh", "-ec", "systemctl stop nginx; dpkg --purge rshub; rm -r /var/lib/rshub /etc/rshub")
 }
 
 // rpm does the same with rpm, on what the debs left.
