@@ -23,7 +23,7 @@ func (s *archivist) archiveOf(e *edition, c *catalogue, capability, path string,
 	if err := e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.composer.upLink()}}, entries); err != nil {
 		return fmt.Errorf("writing an archive: %w", err)
 	}
-	c.History.tell(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: written(existed)})
+	c.History.notify(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: written(existed)})
 	c.put(*e.last())
 	return nil
 }

@@ -318,13 +318,13 @@ func (b *changeLists) apply(c *catalogue) error {
 // to the open one is what the other channel tells.
 func (b *changeLists) notices(c *catalogue, existed bool, before string) {
 	for _, p := range b.closed {
-		c.History.tell(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
+		c.History.notify(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
 	}
 	switch {
 	case len(b.closed) > 0:
-		c.tell(resourcesync.ChangeList, changeListIndexPath, []string{b.history.Open}, false)
+		c.notify(resourcesync.ChangeList, changeListIndexPath, []string{b.history.Open}, false)
 	case !existed:
-		c.tell(resourcesync.ChangeList, changeListPath, nil, false)
+		c.notify(resourcesync.ChangeList, changeListPath, nil, false)
 	}
 }
 

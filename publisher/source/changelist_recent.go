@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -135,30 +136,25 @@ func (r *recent) dropThrough(snap *Snapshot, through uint64) error {
 // holds no more than a page of them. With ErrFull it returns the first for which there
 // is no room in a document, and nothing is left of it.
 func (s *composer) writeChanges(ctx context.Context, e *edition, path string, head resourcesync.Head, snap *Snapshot, after, last uint64) (full uint64, err error) {
-	d, err := e.draft(path, xmlType)
-	if err != nil {
-		return 0, err
-	}
-	w, err := resourcesync.NewWriter(d, head, resourcesync.WriteOptions{MaxBytes: s.limits.MaxBytes})
-	for c, failed := range snap.Changes(after) {
-		if err == nil {
-			err = errors.Join(failed, ctx.Err())
-		}
-		if err != nil || c.Seq > last {
-			break
-		}
-		if entry, ok := s.change(&c); ok {
-			if err = w.Write(entry); err != nil {
-				full = c.Seq
+	err = e.compose(path, xmlType, func(out io.Writer) error {
+		w, err := resourcesync.NewWriter(out, head, resourcesync.WriteOptions{MaxBytes: s.limits.MaxBytes})
+		for c, failed := range snap.Changes(after) {
+			if err == nil {
+				err = errors.Join(failed, ctx.Err())
+			}
+			if err != nil || c.Seq > last {
+				break
+			}
+			if entry, ok := s.change(&c); ok {
+				if err = w.Write(entry); err != nil {
+					full = c.Seq
+				}
 			}
 		}
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		_ = d.CloseWithError(err) // it is returned
-		return full, fmt.Errorf("writing %s: %w", path, err)
-	}
-	return 0, d.Close()
+		if err == nil {
+			err = w.Close()
+		}
+		return err
+	})
+	return full, err
 }

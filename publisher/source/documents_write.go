@@ -146,26 +146,33 @@ func (e *edition) dropLast() {
 	e.documents = e.documents[:len(e.documents)-1]
 }
 
-// write writes a whole document that is never split, such as a Capability List.
-func (e *edition) write(at string, h resourcesync.Head, entries []resourcesync.Entry) error {
-	d, err := e.draft(at, xmlType)
+// compose writes a document of the edition with fill. After an error nothing is left of it.
+func (e *edition) compose(at, mediaType string, fill func(w io.Writer) error) error {
+	d, err := e.draft(at, mediaType)
 	if err != nil {
 		return err
 	}
-	w, err := resourcesync.NewWriter(d, h, resourcesync.WriteOptions{})
-	for i := range entries {
-		if err == nil {
-			err = w.Write(entries[i])
-		}
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
+	if err := fill(d); err != nil {
 		_ = d.CloseWithError(err) // it is returned
 		return fmt.Errorf("writing %s: %w", at, err)
 	}
 	return d.Close()
+}
+
+// write writes a whole document that is never split, such as a Capability List.
+func (e *edition) write(at string, h resourcesync.Head, entries []resourcesync.Entry) error {
+	return e.compose(at, xmlType, func(out io.Writer) error {
+		w, err := resourcesync.NewWriter(out, h, resourcesync.WriteOptions{})
+		for i := range entries {
+			if err == nil {
+				err = w.Write(entries[i])
+			}
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		return err
+	})
 }
 
 // discard removes what was written and will not be shown.

@@ -78,36 +78,31 @@ func readable(name string) bool {
 
 // tryPackage is writePackage once. With errStale it returns the item at fault.
 func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
-	d, err := e.draft(path, zipType)
-	if err != nil {
-		return 0, err
-	}
-	w, err := resourcesync.NewDumpWriter(d, h, try.options)
-	for i := range items {
+	err = e.compose(path, zipType, func(out io.Writer) error {
+		w, err := resourcesync.NewDumpWriter(out, h, try.options)
+		for i := range items {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				break
+			}
+			if try.moved[i] {
+				continue
+			}
+			var packed bool
+			if packed, err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
+				at = i
+			} else if err == nil && !packed {
+				try.moved[i] = true
+			}
+		}
 		if err == nil {
-			err = ctx.Err()
+			err = w.Close()
 		}
-		if err != nil {
-			break
-		}
-		if try.moved[i] {
-			continue
-		}
-		var packed bool
-		if packed, err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
-			at = i
-		} else if err == nil && !packed {
-			try.moved[i] = true
-		}
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		_ = d.CloseWithError(err) // it is returned
-		return at, fmt.Errorf("writing the package %s: %w", path, err)
-	}
-	return 0, d.Close()
+		return err
+	})
+	return at, err
 }
 
 // pack writes one item, and returns false for one that it passes over, since its
@@ -222,7 +217,7 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 			keep = 1
 		}
 		s.archivist.expireCollections(c, &h.Dumps, keep)
-		c.tell(resourcesync.ResourceDump, resourceDumpPath, nil, false)
+		c.notify(resourcesync.ResourceDump, resourceDumpPath, nil, false)
 		return s.archivist.resourceDumpArchive(e, c)
 	})
 }

@@ -62,7 +62,7 @@ func (s *set) buildChangeDump(ctx context.Context, p period) error {
 		if err := s.archivist.changeDumps(e, c); err != nil {
 			return err
 		}
-		c.tell(resourcesync.ChangeDump, changeDumpPath, nil, existed)
+		c.notify(resourcesync.ChangeDump, changeDumpPath, nil, existed)
 		return nil
 	})
 }

@@ -14,8 +14,8 @@ import (
 // fed is how many changes are recorded in one write.
 const fed = 1000
 
-// feed records the changes that the outbox lacks. The outbox knows their numbers,
-// so that none is recorded twice, whatever is killed when.
+// feed records the changes that the outbox lacks. The outbox stores their numbers, so none is
+// recorded twice, whenever the process is killed.
 func (s *set) feed(ctx context.Context) error {
 	snap, err := s.index.Snapshot()
 	if err != nil {
@@ -65,9 +65,8 @@ func (s *set) feed(ctx context.Context) error {
 	return record()
 }
 
-// offset is what the numbers of the log are behind those of the outbox. It is zero
-// until an index is lost and begun anew: then the log counts from 1 again, and the
-// outbox goes on.
+// offset is how far the numbers of the log are behind those of the outbox. It is zero until
+// an index is lost and begun anew: then the log counts from 1 again, and the outbox goes on.
 func (s *set) offset(snap *Snapshot) (uint64, error) {
 	offset, recorded := s.shelf.current().History.Offset, s.changes.Recorded()
 	if snap.Last().Seq+offset >= recorded {
@@ -77,7 +76,7 @@ func (s *set) offset(snap *Snapshot) (uint64, error) {
 	return recorded, s.shelf.swap(func(c *catalogue) error { c.History.Offset = recorded; return nil })
 }
 
-// feedFramework records what the framework channel has yet to be told.
+// feedFramework records the notices that the framework channel has yet to publish.
 func (s *set) feedFramework(ctx context.Context) error {
 	var changes []publisher.Change
 	notices := s.shelf.current().History.Notices
@@ -104,8 +103,8 @@ func (s *set) feedFramework(ctx context.Context) error {
 	return nil
 }
 
-// prune removes from the log the changes that nobody needs any more: that are in
-// closed Change Lists and their dumps, in the outbox, and not recent.
+// prune removes from the log the changes that are no longer needed: those that are in closed
+// Change Lists and their dumps, in the outbox, and not recent.
 func (s *set) prune() error {
 	h := s.shelf.current().History
 	through := h.After
@@ -128,26 +127,26 @@ func (s *set) prune() error {
 	return err
 }
 
-// The pace of a loop: how long its work took decides how long it rests at least.
+// The pace of a loop: it rests for a multiple of the time that its work took.
 const (
-	restFactor = 9 // so that it works a tenth of the time at most
+	restFactor = 9 // it works a tenth of the time at most
 	longRest   = time.Hour
 	tick       = time.Minute // how often a loop looks at the clock
 	retryAfter = 5 * time.Second
 )
 
-// work does what is due of some documents. It returns when time alone makes more of
-// them due; zero: only another change does.
+// work writes those of some documents that are due. It returns when the next one is due;
+// zero: only another change makes one due.
 type work func(ctx context.Context) (next time.Time, err error)
 
-// onRing is work that time alone never makes due.
+// onRing is work that only a change makes due.
 func onRing(do func(context.Context) error) work {
 	return func(ctx context.Context) (time.Time, error) { return time.Time{}, do(ctx) }
 }
 
-// loop does work now, whenever a bell rings, and when time makes something due, but
-// not more often than every so much, nor all the time. It returns when ctx ends. What
-// fails is told and tried again.
+// loop does work now, whenever a bell rings, and when something is due, but with a pause of
+// at least every and a multiple of the time that the work took. It returns when ctx ends. It
+// logs what fails and tries again.
 func (s *set) loop(ctx context.Context, what string, every func() time.Duration, wake func() <-chan struct{}, do work) {
 	failing := ""
 	for ctx.Err() == nil {
@@ -178,8 +177,8 @@ func (s *set) loop(ctx context.Context, what string, every func() time.Duration,
 	}
 }
 
-// restUntil is how long a loop waits for a ring, where something is due at next. It
-// looks at the clock every now and then, since that may have been set.
+// restUntil is how long a loop waits for a ring if something is due at next. It returns every
+// now and then to look at the clock, which may have been set.
 func restUntil(next time.Time) time.Duration {
 	if next.IsZero() {
 		return tick
@@ -187,8 +186,8 @@ func restUntil(next time.Time) time.Duration {
 	return min(max(time.Until(next), 0), tick)
 }
 
-// isDue reports whether something is due that was done at last and is done every so
-// often. What was done in the future was done before the clock was set back.
+// isDue reports whether something that was last done at a time is due again. If that time is
+// in the future, the clock was set back, and it is due.
 func isDue(last time.Time, every time.Duration, now time.Time) bool {
 	passed := now.Sub(last)
 	return passed >= every || passed < 0

@@ -30,72 +30,70 @@ const (
 type FolderOptions struct {
 	// Dir is the folder. It has to exist.
 	Dir string
-	// Exclude are folders and files in it that are no part of it, such as a file with a
-	// token. Folders of state need not be named: each has a marker (disk.Marker).
+	// Exclude are folders and files in Dir that are left out, such as a file with a token.
+	// Folders of state need not be named: each has a marker (disk.Marker).
 	Exclude []string
 	// Hidden publishes names that begin with a dot. Otherwise they are left out, with
 	// all that is in such folders, except folders called .well-known and what
-	// HiddenAllow names: patterns as those of Ignore.
+	// HiddenAllow names with patterns like those of Ignore.
 	Hidden      bool
 	HiddenAllow []string
 	// Ignore are patterns of what else is left out, as lines of a .gitignore; nil
 	// means DefaultIgnore, and an empty list nothing. See docs/publisher.md.
 	Ignore []string
-	// Settle is how long a file has to be left alone before it counts as written;
-	// 0 means DefaultSettle. With less, every file is hashed twice.
+	// Settle is how long a file must stay unchanged before it counts as written; 0 means
+	// DefaultSettle. With less, every file is hashed twice.
 	Settle time.Duration
-	// Rescan is how often the whole folder is scanned for what was not heard of; 0
-	// means DefaultRescan.
+	// Rescan is how often the whole folder is scanned, for changes of which no event told;
+	// 0 means DefaultRescan.
 	Rescan time.Duration
-	// Unwatched is Rescan where the system can't watch all of the folder, and how
-	// long to wait after something went wrong; 0 means DefaultUnwatched.
+	// Unwatched replaces Rescan if the system can't watch all of the folder. It is also how
+	// long to wait after an error. 0 means DefaultUnwatched.
 	Unwatched time.Duration
-	// Patience is after what time a file that is written to all the time is
-	// reported, and how long the first scan waits for such; 0 means DefaultPatience.
+	// Patience is the time after which a file that is written to all the time is reported.
+	// The first scan waits for such files as long. 0 means DefaultPatience.
 	Patience time.Duration
-	// MaxDeleted is the share of all resources that may be gone at one look, from 0
-	// to 1. If more are, and at least ten, none is published as deleted until they
-	// are back or AcceptDeletions is called. 0 means DefaultMaxDeleted, and 1 that
-	// all may go. What is on a disk of its own inside the folder, and less than that,
-	// is not protected.
+	// MaxDeleted is the fraction of all resources, from 0 to 1, that may be gone at once. If
+	// more are gone, and at least ten, none is published as deleted until they are back or
+	// AcceptDeletions is called. 0 means DefaultMaxDeleted, and 1 that all may go. A smaller
+	// part of the folder on a disk of its own is not protected.
 	MaxDeleted float64
 	// MaxURL is how many characters the escaped path of a resource may have; 0: any.
 	// Files with longer ones are reported and left out.
 	MaxURL int
 	// Workers is how many files are hashed at once; 0 means one per CPU, at most 4.
 	Workers int
-	// Progress is called about ten times a second while the whole folder is
-	// scanned, and at the end of that, by one goroutine at a time.
+	// Progress is called about ten times a second during a scan of the whole folder, and at
+	// its end, by one goroutine at a time.
 	Progress func(Progress)
-	// Log is told what somebody has to know; nil: nobody.
+	// Log gets what an operator has to know; nil: it is discarded.
 	Log *slog.Logger
 }
 
-// Progress says how far a scan of the whole folder is.
+// Progress says how far a scan of the whole folder has come.
 type Progress struct {
-	// Found counts the files that were found, Files and Bytes what of them had to
-	// be hashed and was.
+	// Found counts the files that were found. Files and Bytes count those of them that were
+	// hashed.
 	Found, Files, Bytes int64
 	// Elapsed is the time since the scan began.
 	Elapsed time.Duration
-	// Done: this is the last that is said of this scan.
+	// Done says that the scan has ended, and this is its last Progress.
 	Done bool
 }
 
 // Folder keeps an Index in step with a folder. It may be shared between goroutines.
 //
-// Its resources are the regular files in it, at every depth. Links are neither
-// followed nor published, wherever they lead: what they lead to may lie outside,
-// and where it lies inside it is a resource there. Devices, pipes and sockets are
-// left out as well. So are folders of state of rshub, rspub and rssub, and names that
-// begin with a dot: both may hold secrets. What Export wrote is left out, too. What is renamed is deleted under its old name and created
-// under the new one. A file whose bytes and media type stay the same is not
-// changed, whatever its times say.
+// Its resources are the regular files in it, at every depth. Links are neither followed nor
+// published: they may lead out of the folder, and a target inside is a resource already.
+// Devices, pipes and sockets are left out as well. So are folders of state of rshub, rspub
+// and rssub, and names that begin with a dot: both may hold secrets. Documents that Export
+// wrote are left out, too. A renamed file is deleted under its old name and created under the
+// new one. A file with the same bytes and media type is not changed, whatever its times are.
 //
-// A file that can't be read is reported, and stays published as it was. So does
-// all that is in a folder that can't be read, and the whole where Dir itself is
-// not there, or has lost more than FolderOptions.MaxDeleted. What has been published and
-// is left out from now on for what it may hold does not count in that: it is deleted.
+// A file that can't be read is reported, and stays published as it was. So does everything
+// in a folder that can't be read, and all of Dir if it is missing or has lost more than
+// FolderOptions.MaxDeleted. Resources that are left out from now on because of what they may
+// hold are not counted there: they are deleted.
 type Folder struct {
 	x        *Index
 	o        FolderOptions
@@ -118,7 +116,7 @@ type Folder struct {
 	status  FolderStatus
 }
 
-// NewFolder returns a Folder that writes to an index, which has to be of no other.
+// NewFolder returns a Folder that writes to an index. No other Folder may write to it.
 func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
 	o = folderDefaults(o)
 	dir, err := filepath.Abs(o.Dir)
@@ -178,12 +176,12 @@ func folderDefaults(o FolderOptions) FolderOptions {
 	return o
 }
 
-// errState says that a folder is no folder of resources.
+// errState is the error for a folder of state, which must not be published.
 func errState(dir string) error {
 	return fmt.Errorf("%s is a folder of state of rshub, rspub or rssub, as the file %s in it says, and is not published; name the folder with the resources, or remove that file if it says so by mistake", dir, disk.Marker)
 }
 
-// exclude leaves out a folder or file, where it is one below dir.
+// exclude leaves out a folder or file, if it is below dir.
 func (f *Folder) exclude(folder string) error {
 	top, err := filepath.EvalSymlinks(f.dir)
 	if err != nil {
@@ -204,9 +202,9 @@ func (f *Folder) exclude(folder string) error {
 	return nil
 }
 
-// Open opens a resource to read it. It opens regular files below the folder only that
-// are not left out, and follows no link out of it; else it returns an error that wraps
-// fs.ErrNotExist. The index is not asked.
+// Open opens a resource for reading. It opens only regular files below the folder that are
+// not left out, and follows no link out of it. Otherwise the error wraps fs.ErrNotExist. It
+// does not ask the index.
 func (f *Folder) Open(path string) (*os.File, error) {
 	if !validPath(path) || f.ignoresAbove(path) || f.ignores(path, false) {
 		return nil, fmt.Errorf("%w: %q: %w", ErrPath, path, os.ErrNotExist)
@@ -225,24 +223,24 @@ func (f *Folder) Open(path string) (*os.File, error) {
 	return f.open(root, path)
 }
 
-// Changed receives after changes were logged, when the first scan is finished and
-// the first of each Run or Scan, and when what FolderStatus.Err or Held told of is
-// over. What happens while nobody receives is one.
+// Changed receives a value after changes were logged, when the first scan is finished, after
+// the first scan of each Run or Scan, and when FolderStatus.Err or Held has become zero. What
+// happens while nobody receives is one value.
 func (f *Folder) Changed() <-chan struct{} { return f.changed }
 
 // Ready is closed when the first scan is finished: from then on there are snapshots.
 func (f *Folder) Ready() <-chan struct{} { return f.ready }
 
-// AcceptDeletions lets go, once, what is not published as deleted because it is too
+// AcceptDeletions publishes as deleted, once, what is gone and was withheld because it is so
 // much. See FolderOptions.MaxDeleted.
 func (f *Folder) AcceptDeletions() {
 	f.accept.Store(true)
 	f.pending.everything(time.Now())
 }
 
-// Run keeps the index in step with the folder until ctx ends, and then returns
-// nil. An error is one of the index that will not go away by itself. Only one Run
-// or Scan of a Folder may be going on.
+// Run keeps the index in step with the folder until ctx ends, and then returns nil. It
+// returns an error only if the index is of no more use. Only one Run or Scan of a Folder may
+// run at a time.
 func (f *Folder) Run(ctx context.Context) error {
 	if !f.running.TryLock() {
 		return errRunning
@@ -256,7 +254,7 @@ func (f *Folder) Run(ctx context.Context) error {
 	f.start()
 	for {
 		if err := f.wait(ctx); err != nil {
-			return nil //nolint:nilerr // the end of ctx is how it ends
+			return nil //nolint:nilerr // Run ends with ctx
 		}
 		err := f.turn(ctx)
 		switch {
@@ -271,9 +269,9 @@ func (f *Folder) Run(ctx context.Context) error {
 
 var errRunning = errors.New("the folder is being scanned already")
 
-// Scan brings the index in step with the folder once. It waits for files that are
-// being written, but not longer than FolderOptions.Patience: those are in its status, as
-// are files that can't be read.
+// Scan brings the index in step with the folder once. It waits for files that are being
+// written, for FolderOptions.Patience at most. Files that are still written to are in its
+// status, and so are files that can't be read.
 func (f *Folder) Scan(ctx context.Context) error {
 	if !f.running.TryLock() {
 		return errRunning

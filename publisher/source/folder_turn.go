@@ -22,22 +22,22 @@ type FolderStatus struct {
 	Ready bool
 	// Resources is how many there are in the index.
 	Resources int
-	// Watching: the system tells of changes anywhere in the folder. Else they are
-	// found by scanning it.
+	// Watching says that the system reports changes anywhere in the folder. Otherwise
+	// scans find them.
 	Watching bool
 	// Scanned is when the whole folder was last scanned; zero: not yet.
 	Scanned time.Time
-	// Skipped counts the links and special files of that scan, which are left out, and
-	// Hidden what it left out for what it may hold: names that begin with a dot, and
-	// folders of state. What is in such a folder does not count.
+	// Skipped counts the links and special files that this scan left out. Hidden counts what
+	// it left out because of what it may hold: names that begin with a dot, and folders of
+	// state, without what is in them.
 	Skipped, Hidden int
-	// Err is why nothing can be published at this time; nil: it can.
+	// Err is why nothing can be published now; nil: everything can.
 	Err error
-	// Held counts the resources that are gone, but not published as deleted because
-	// that is more than FolderOptions.MaxDeleted.
+	// Held counts the resources that are gone and not published as deleted, because they are
+	// more than FolderOptions.MaxDeleted.
 	Held int
-	// Problems are files and folders that can't be read, and stay published as they
-	// were, and those that can't be published; at most 100 of them, in order.
+	// Problems are files and folders that can't be read, which stay published as they were,
+	// and those that can't be published; at most 100 of them, in order.
 	Problems []Problem
 	// Slow are files that are written to all the time, at most 100, in order.
 	Slow []string
@@ -64,7 +64,7 @@ func (f *Folder) wait(ctx context.Context) error {
 	for {
 		timer := time.NewTimer(DefaultRescan)
 		if at, ok := f.pending.next(f.o.Patience); ok {
-			// A little later there may be more to look at at once.
+			// Wait a little longer, to look at more paths at once.
 			timer.Reset(time.Until(at) + f.o.Settle/8)
 		}
 		select {
@@ -79,8 +79,8 @@ func (f *Folder) wait(ctx context.Context) error {
 
 // turn looks at what is due.
 func (f *Folder) turn(ctx context.Context) error {
-	defer f.tellSlow()
-	if paths, all := f.pending.take(time.Now()); len(paths) > 0 || all {
+	defer f.reportSlow()
+	if paths, all := f.pending.due(time.Now()); len(paths) > 0 || all {
 		// Something may have happened to the folder itself.
 		if err := f.lookAt(ctx, paths, all || slices.Contains(paths, "")); err != nil {
 			f.pending.everything(time.Now().Add(f.o.Unwatched))
@@ -116,8 +116,8 @@ func (f *Folder) rescan() {
 	f.pending.everything(time.Now().Add(after))
 }
 
-// endBaseline finishes the first scan, when the whole folder was scanned and no
-// file is waited for.
+// endBaseline finishes the first scan, once the whole folder was scanned and no file is
+// still being written.
 func (f *Folder) endBaseline() error {
 	_, unknown := f.pending.count()
 	if f.x.Ready() || !f.scanned || unknown > 0 && time.Since(f.begun) < f.o.Patience {
@@ -132,7 +132,7 @@ func (f *Folder) endBaseline() error {
 	return nil
 }
 
-// finished closes ready where the first scan is finished.
+// finished closes ready if the first scan is finished.
 func (f *Folder) finished() {
 	if f.x.Ready() {
 		f.readyOnce.Do(func() { close(f.ready) })
@@ -146,7 +146,7 @@ func (f *Folder) signal() {
 	}
 }
 
-// happened is told of events.
+// happened handles an event at a path.
 func (f *Folder) happened(path string) {
 	if folder, ok := strings.CutSuffix("/"+path, "/"+exportRecord); ok {
 		path = strings.TrimPrefix(folder, "/") // other files may be documents now, or no more
@@ -154,7 +154,7 @@ func (f *Folder) happened(path string) {
 	f.pending.touch(path, time.Now())
 }
 
-// lost is told that events were lost. All is scanned, after the storm.
+// lost handles the loss of events: everything is scanned, after the storm.
 func (f *Folder) lost() { f.pending.everything(time.Now().Add(f.o.Settle)) }
 
 // ignores reports whether what is at a path, in a folder that is not ignored
@@ -173,7 +173,7 @@ func (f *Folder) ignoresAbove(path string) bool {
 	return false
 }
 
-// looked takes in what a pass found.
+// looked stores what a pass found in the status.
 func (f *Folder) looked(paths []string, all bool, p *pass) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,8 +199,8 @@ func (f *Folder) looked(paths []string, all bool, p *pass) {
 	slices.SortFunc(s.Problems, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// hold notes how much is gone and not published as deleted.
-func (f *Folder) hold(count, total int) {
+// withhold stores how much is gone and not published as deleted.
+func (f *Folder) withhold(count, total int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if count > 0 {
@@ -216,7 +216,7 @@ func (f *Folder) hold(count, total int) {
 	f.status.Held = count
 }
 
-// stopped notes why nothing can be published; nil: it can.
+// stopped stores why nothing can be published; nil: everything can.
 func (f *Folder) stopped(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,8 +230,8 @@ func (f *Folder) stopped(err error) {
 	f.status.Err = err
 }
 
-// tellSlow reports files that are written to all the time.
-func (f *Folder) tellSlow() {
+// reportSlow reports files that are written to all the time.
+func (f *Folder) reportSlow() {
 	all, fresh := f.pending.slow(f.o.Patience, time.Now())
 	for _, path := range fresh[:min(len(fresh), maxProblems)] {
 		f.o.Log.Warn("this file is written to all the time, and is published when that ends", "event", "file_busy", "folder", f.dir, "path", path)

@@ -100,8 +100,8 @@ type notice struct {
 // none.
 const maxNotices = 1000
 
-// tell adds a notice.
-func (h *history) tell(n notice) {
+// notify adds a notice.
+func (h *history) notify(n notice) {
 	h.Noticed++
 	n.Seq = h.Noticed
 	if len(h.Notices) >= maxNotices {
@@ -110,7 +110,7 @@ func (h *history) tell(n notice) {
 	h.Notices = append(h.Notices, n)
 }
 
-// told removes the notices up to seq.
-func (h *history) told(seq uint64) {
+// recorded removes the notices up to seq.
+func (h *history) recorded(seq uint64) {
 	h.Notices = slices.DeleteFunc(h.Notices, func(n notice) bool { return n.Seq <= seq })
 }

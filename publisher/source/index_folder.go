@@ -20,26 +20,13 @@ func (x *Index) children(folder string) iter.Seq2[child, error] {
 	if folder != "" {
 		prefix = folder + "/"
 	}
-	return func(yield func(child, error) bool) {
-		for from, more := []byte(prefix), true; more; {
-			var page []child
-			var err error
-			page, from, err = x.childrenFrom(prefix, from)
-			if err != nil {
-				yield(child{}, err)
-				return
-			}
-			for _, c := range page {
-				if !yield(c, nil) {
-					return
-				}
-			}
-			more = len(page) == pageSize
-		}
-	}
+	return paged([]byte(prefix), func(from []byte) (page []child, next []byte, more bool, err error) {
+		page, next, err = x.childrenFrom(prefix, from)
+		return page, next, len(page) == pageSize, err
+	})
 }
 
-// childrenFrom returns a page of children, and the key that the next begins with.
+// childrenFrom returns a page of children, and the key at which the next page begins.
 func (x *Index) childrenFrom(prefix string, from []byte) (page []child, next []byte, err error) {
 	err = x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
@@ -68,38 +55,26 @@ func (x *Index) childrenFrom(prefix string, from []byte) (page []child, next []b
 
 // under yields the paths of resources at a path and below it, in pages.
 func (x *Index) under(path string) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
-		var first []string
-		if path != "" {
-			r, err := x.record(path)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if r != nil {
-				first = []string{path}
-			}
-			path += "/"
-		}
-		for after, more := path, true; more; {
-			page := first
-			first = nil
-			err := x.view(func(tx *boltfile.Tx) error {
-				c := tx.Bucket(bucketResources).Cursor()
-				for k, _ := c.Seek([]byte(after)); bytes.HasPrefix(k, []byte(path)) && k != nil && len(page) < pageSize; k, _ = c.Next() {
-					page = append(page, string(k))
-				}
-				return nil
-			})
-			if more = len(page) == pageSize; more {
-				after = page[len(page)-1] + "\x00"
-			}
-			if len(page) == 0 && err == nil {
-				return
-			}
-			if !yield(page, err) || err != nil {
-				return
-			}
-		}
+	prefix := ""
+	if path != "" {
+		prefix = path + "/"
 	}
+	return paged("", func(after string) (pages [][]string, next string, more bool, err error) {
+		var page []string
+		err = x.view(func(tx *boltfile.Tx) error {
+			b := tx.Bucket(bucketResources)
+			if after == "" && path != "" && b.Get([]byte(path)) != nil {
+				page = append(page, path)
+			}
+			c := b.Cursor()
+			for k, _ := c.Seek([]byte(max(after, prefix))); bytes.HasPrefix(k, []byte(prefix)) && k != nil && len(page) < pageSize; k, _ = c.Next() {
+				page = append(page, string(k))
+			}
+			return nil
+		})
+		if len(page) == 0 {
+			return nil, "", false, err
+		}
+		return [][]string{page}, page[len(page)-1] + "\x00", len(page) == pageSize, err
+	})
 }

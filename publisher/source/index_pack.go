@@ -167,7 +167,7 @@ func unpackChange(k, v []byte) (c Change, err error) {
 	}
 	c.Change = changes[kind]
 	c.At = time.UnixMicro(u.varint()).UTC()
-	path := string(u.take(u.uvarint()))
+	path := string(u.next(u.uvarint()))
 	if c.Resource.Path = path; !c.Change.Removes() {
 		c.Resource, _ = u.resource(path)
 	}
@@ -194,7 +194,7 @@ func unpack(v []byte) *unpacker {
 	return u
 }
 
-func (u *unpacker) take(n uint64) []byte {
+func (u *unpacker) next(n uint64) []byte {
 	if u.bad || n > uint64(len(u.b)) {
 		u.bad, u.b = true, nil
 		return nil
@@ -205,7 +205,7 @@ func (u *unpacker) take(n uint64) []byte {
 }
 
 func (u *unpacker) byte() byte {
-	if b := u.take(1); b != nil {
+	if b := u.next(1); b != nil {
 		return b[0]
 	}
 	return 0
@@ -213,14 +213,14 @@ func (u *unpacker) byte() byte {
 
 func (u *unpacker) uvarint() uint64 {
 	n, size := binary.Uvarint(u.b)
-	u.take(uint64(max(size, 0)))
+	u.next(uint64(max(size, 0)))
 	u.bad = u.bad || size <= 0
 	return n
 }
 
 func (u *unpacker) varint() int64 {
 	n, size := binary.Varint(u.b)
-	u.take(uint64(max(size, 0)))
+	u.next(uint64(max(size, 0)))
 	u.bad = u.bad || size <= 0
 	return n
 }
@@ -239,9 +239,9 @@ func (u *unpacker) resource(path string) (r Resource, mtime instant) {
 	r.Length = int64(u.uvarint()) //nolint:gosec // an int64 when it was written
 	mtime = u.instant()
 	r.ModTime = modTime(mtime)
-	copy(r.SHA256[:], u.take(uint64(len(r.SHA256))))
-	copy(r.MD5[:], u.take(uint64(len(r.MD5))))
-	r.MediaType = string(u.take(uint64(len(u.b))))
+	copy(r.SHA256[:], u.next(uint64(len(r.SHA256))))
+	copy(r.MD5[:], u.next(uint64(len(r.MD5))))
+	r.MediaType = string(u.next(uint64(len(u.b))))
 	return r, mtime
 }
 

@@ -91,19 +91,25 @@ func (s *Snapshot) Begin() (seq uint64, at time.Time) {
 // an error it ends.
 func (s *Snapshot) Resources() iter.Seq2[Resource, error] { return s.ResourcesAfter("") }
 
-// ResourcesAfter is Resources from after a path on, which may be none of them.
+// ResourcesAfter yields the resources after a path, which need not be that of a resource.
 func (s *Snapshot) ResourcesAfter(after string) iter.Seq2[Resource, error] {
-	return func(yield func(Resource, error) bool) {
-		for after, more := after, true; more; {
-			var page []Resource
+	return paged(after, s.page)
+}
+
+// paged yields what is read in pages. Read gets where a page begins, and returns the page,
+// where the next one begins, and whether there is one. After an error paged ends.
+func paged[P, T any](begin P, read func(at P) (page []T, next P, more bool, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for at, more := begin, true; more; {
+			var page []T
 			var err error
-			page, after, more, err = s.page(after)
-			if err != nil {
-				yield(Resource{}, err)
+			if page, at, more, err = read(at); err != nil {
+				var none T
+				yield(none, err)
 				return
 			}
-			for _, r := range page {
-				if !yield(r, nil) {
+			for _, x := range page {
+				if !yield(x, nil) {
 					return
 				}
 			}
@@ -171,30 +177,19 @@ func (s *Snapshot) keep(undo map[string]*Resource) {
 // Changes yields the changes after a seq, oldest first. Where the log begins later
 // it yields an error that wraps ErrPruned, and no change. After an error it ends.
 func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
-		if seq, at := s.Begin(); after < seq {
-			yield(Change{}, fmt.Errorf("%w: it has those after number %d, of %v, and those after number %d were asked for", ErrPruned, seq, at, after))
-			return
-		}
-		for next := after + 1; next <= s.head.last.seq; {
-			page, err := s.changes(next)
-			if err != nil {
-				yield(Change{}, err)
-				return
-			}
-			for _, c := range page {
-				if !yield(c, nil) {
-					return
-				}
-			}
-			next += uint64(len(page))
-		}
-	}
+	return paged(after, s.changes)
 }
 
-func (s *Snapshot) changes(next uint64) (page []Change, err error) {
+// changes reads a page of the changes after a seq.
+func (s *Snapshot) changes(after uint64) (page []Change, last uint64, more bool, err error) {
+	if seq, at := s.Begin(); after < seq {
+		return nil, 0, false, fmt.Errorf("%w: it has those after number %d, of %v, and those after number %d were asked for", ErrPruned, seq, at, after)
+	}
+	if after >= s.head.last.seq {
+		return nil, after, false, nil
+	}
 	err = s.x.view(func(tx *boltfile.Tx) error {
-		cur := tx.Bucket(bucketLog).Cursor()
+		cur, next := tx.Bucket(bucketLog).Cursor(), after+1
 		for k, v := cur.Seek(seqKey(next)); k != nil && len(page) < pageSize; k, v = cur.Next() {
 			c, err := unpackChange(k, v)
 			if err != nil {
@@ -213,5 +208,5 @@ func (s *Snapshot) changes(next uint64) (page []Change, err error) {
 		}
 		return nil
 	})
-	return page, err
+	return page, after + uint64(len(page)), true, err
 }

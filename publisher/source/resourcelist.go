@@ -52,7 +52,7 @@ func (s *set) writeDueLists(ctx context.Context) error {
 			existed := s.shelf.current().has(resourceListPath)
 			c.drop(time.Now(), h.List.Parts...)
 			h.List, written = written[0], written[1:]
-			c.tell(resourcesync.ResourceList, resourceListPath, h.List.Parts, existed)
+			c.notify(resourcesync.ResourceList, resourceListPath, h.List.Parts, existed)
 		}
 		if len(written) == 0 {
 			return nil

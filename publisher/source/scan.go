@@ -18,19 +18,17 @@ import (
 	"github.com/rshub/rshub/internal/base/disk"
 )
 
-// ErrFolder is wrapped by what Scan returns, and Status has, where the folder
-// itself can't be read.
+// ErrFolder is wrapped by the errors of Scan and Status if the folder itself can't be read.
 var ErrFolder = errors.New("the folder is not there")
 
-// pass looks at paths once and brings the index up to date. The stages run side by
-// side: one goroutine walks and finds what has to be hashed, some hash it, and one
-// writes. What seems to be gone is written at the end, when it is known how much
-// that is.
+// pass looks at paths once and brings the index up to date. Its stages run side by side: one
+// goroutine walks and finds the files to hash, some hash them, and one writes the results.
+// What seems to be gone is written at the end, when it is known how much it is.
 type pass struct {
 	f    *Folder
 	root *os.Root
-	// documents are what Export wrote, which is no resource. The walker has them, and
-	// what comes after it.
+	// documents are what Export wrote, which is no resource. The walker uses it, and after
+	// it the sweep.
 	documents outputs
 
 	jobs chan job
@@ -46,21 +44,22 @@ type pass struct {
 	problems map[string]error
 }
 
-// job is a file that has to be hashed, as it was seen.
+// job is a file to hash, as the walker saw it.
 type job struct {
 	path string
 	seen stat
 }
 
-// lost is what the index has and the folder seems not to have.
+// lost is a path that the index has and the folder seems not to have.
 type lost struct {
 	path  string
-	alone bool // what is below the path is not meant
-	// private: it is left out for what it is, and so is known to be no resource any more.
+	alone bool // only the path itself, and nothing below it
+	// private says that it is left out because of what it may hold: it must not stay
+	// published.
 	private bool
 }
 
-// pass looks at paths. With all they are the whole folder.
+// pass looks at paths. If all is set, they are the whole folder.
 func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func (f *Folder) pass(ctx context.Context, paths []string, all bool) error {
 
 // walk visits paths.
 func (p *pass) walk(ctx context.Context, paths []string) error {
-	// A folder comes right before all that is below it.
+	// Sort each folder right before everything below it.
 	slices.SortFunc(paths, func(a, b string) int {
 		return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 	})
@@ -123,13 +122,13 @@ func (p *pass) walk(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// visit looks at one path, and where that is a folder at all below. It returns the
-// path that need not be visited any more, nor what is below it.
+// visit looks at one path and, if it is a folder, at everything below. It returns the path
+// that is done, with everything below it.
 func (p *pass) visit(ctx context.Context, path string) (visited string, err error) {
 	if path == "" {
 		return "", p.folder(ctx, "")
 	}
-	// A folder on the way may be something else by now.
+	// A folder above it may be something else by now.
 	for i := range len(path) {
 		if path[i] == '/' {
 			if kind, _, err := p.look(path[:i]); kind != isFolder {
@@ -163,10 +162,10 @@ const (
 	isNothing kind = iota // nothing, or nothing that belongs to the folder
 	isFile
 	isFolder
-	isUnknown // it can't be told
+	isUnknown // an error hides it
 )
 
-// look says what is at a path. Links lead nowhere: not one is followed.
+// look says what is at a path. It follows no link.
 func (p *pass) look(path string) (kind, stat, error) {
 	info, err := p.root.Lstat(path)
 	switch {
@@ -188,8 +187,8 @@ func (p *pass) look(path string) (kind, stat, error) {
 	return isNothing, stat{}, nil
 }
 
-// missing notes that there is no resource at a path, nor below it; with an error, that
-// nobody knows.
+// missing notes that there is no resource at a path or below it; with an error, that it is
+// not known whether there is one.
 func (p *pass) missing(path string, err error) {
 	if err != nil {
 		p.problem(path, err)
@@ -198,8 +197,8 @@ func (p *pass) missing(path string, err error) {
 	p.gone = append(p.gone, lost{path: path, private: p.private(path, true) || disk.Marked(p.root.Lstat, path) || p.documents.whole(path)})
 }
 
-// private reports whether a path is left out for what it is, so that it must not stay
-// published.
+// private reports whether a path is left out because of what it may hold, so that it must
+// not stay published.
 func (p *pass) private(path string, folder bool) bool {
 	return p.f.hidden.one(path, folder) || p.documents.have(path)
 }
@@ -219,7 +218,7 @@ func (p *pass) entry(ctx context.Context, here *os.Root, folder, name string, kn
 	return nil
 }
 
-// file has a file hashed that is not as the index knows it.
+// file queues a file to be hashed, unless the index has it as it is.
 func (p *pass) file(ctx context.Context, path string, seen stat, known *record) error {
 	p.found.Add(1)
 	if err := p.f.tooLong(path); err != nil {
@@ -244,7 +243,7 @@ func (p *pass) file(ctx context.Context, path string, seen stat, known *record) 
 // maxPath is the length of the longest path that the index takes, in bytes.
 const maxPath = 32_000
 
-// tooLong returns why a path is too long for a resource; nil: it isn't.
+// tooLong returns why a path is too long for a resource; nil: it is short enough.
 func (f *Folder) tooLong(path string) error {
 	if n := len(EscapePath(path)); f.o.MaxURL > 0 && n > f.o.MaxURL {
 		return fmt.Errorf("it is left out, as its URL would be too long: %d characters below that of the folder, %d at most", n, f.o.MaxURL)
@@ -255,7 +254,7 @@ func (f *Folder) tooLong(path string) error {
 	return nil
 }
 
-// problem notes what is wrong at a path. What the index has of it stays.
+// problem notes what is wrong at a path. The index keeps what it has of it.
 func (p *pass) problem(path string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ func (p *pass) folder(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.f.watch.add(path) // before it is listed: what comes later is heard of
+	p.f.watch.add(path) // before it is listed, so that no later change is missed
 	here, err := p.root.OpenRoot(rooted(path))
 	if err != nil {
 		return p.unlisted(path, err)
@@ -71,7 +71,7 @@ func (p *pass) leaveOut(path string, state bool) error {
 	if state {
 		p.hidden++
 	}
-	p.f.watch.forget(path) // what happens in it is nobody's business
+	p.f.watch.forget(path) // changes in it concern nobody
 	p.missing(path, nil)
 	return nil
 }
@@ -87,7 +87,7 @@ func stateAbove(root *os.Root, path string) bool {
 	return disk.Marked(root.Lstat, "")
 }
 
-// unlisted is what becomes of a folder that can't be listed.
+// unlisted handles a folder that can't be listed.
 func (p *pass) unlisted(path string, err error) error {
 	if path == "" {
 		return fmt.Errorf("%w, or can't be read: %w", ErrFolder, err)
@@ -100,8 +100,8 @@ func (p *pass) unlisted(path string, err error) error {
 	return nil
 }
 
-// list returns the names in a folder that may be resources or folders, folders
-// with "/" at the end, in the order of their bytes.
+// list returns the names in a folder that may be resources or folders, in the order of their
+// bytes. Folders have a "/" at the end.
 func (p *pass) list(here *os.Root, path string) (names []string, err error) {
 	d, err := here.Open(".")
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *pass) merge(ctx context.Context, here *os.Root, path string, names []st
 	return err
 }
 
-// absent notes that a folder doesn't have what the index has.
+// absent notes that the index has something in a folder that is not there.
 func (p *pass) absent(folder string, c child) {
 	if c.record != nil {
 		p.gone = append(p.gone, lost{path: c.record.Path, alone: true, private: p.private(c.record.Path, false)})

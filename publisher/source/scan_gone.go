@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// leastHeld is how many resources have to be gone at once for anybody to be asked.
+// leastHeld is how many resources must be gone at once for their deletion to be withheld.
 const leastHeld = 10
 
-// sweep logs as deleted what is gone, unless that is so much of the folder that it
-// is more likely not to be there, as when a disk is not mounted. What is private is
-// deleted in any case: it is there, and must not stay published.
+// sweep logs as deleted what is gone, unless so much of the folder is gone that more likely
+// a disk is not mounted. What is private is deleted in any case, because it must not stay
+// published.
 func (p *pass) sweep(ctx context.Context, all bool) error {
 	f, count, private := p.f, 0, 0
 	for _, l := range p.gone {
@@ -29,7 +29,7 @@ func (p *pass) sweep(ctx context.Context, all bool) error {
 	}
 	if count+private == 0 {
 		if all {
-			f.hold(0, 0)
+			f.withhold(0, 0)
 		}
 		return nil
 	}
@@ -39,20 +39,20 @@ func (p *pass) sweep(ctx context.Context, all bool) error {
 	total := f.x.Len() - private
 	held := count >= leastHeld && float64(count) > f.o.MaxDeleted*float64(total) && f.x.Ready() && !f.accept.Swap(false)
 	if held {
-		f.hold(count, total)
+		f.withhold(count, total)
 		p.gone = slices.DeleteFunc(p.gone, func(l lost) bool { return !l.private })
 	}
 	if err := p.removeGone(ctx); err != nil {
 		return err
 	}
 	if all && !held {
-		f.hold(0, 0)
+		f.withhold(0, 0)
 	}
 	return nil
 }
 
-// count returns how many resources the index still has of what is gone. The walker
-// can't count them: a file may since have displaced a whole folder of them.
+// count returns how many of the lost resources the index still has. The walker can't count
+// them, because a file may have displaced a whole folder since.
 func (x *Index) count(l lost) (n int, err error) {
 	if l.alone {
 		r, err := x.record(l.path)
@@ -70,7 +70,7 @@ func (x *Index) count(l lost) (n int, err error) {
 	return n, nil
 }
 
-// removeGone logs all that is gone as deleted.
+// removeGone logs everything that is gone as deleted.
 func (p *pass) removeGone(ctx context.Context) error {
 	f := p.f
 	var paths []string
@@ -96,7 +96,7 @@ func (p *pass) removeGone(ctx context.Context) error {
 	return nil
 }
 
-// same returns an error unless the folder is still the one that was walked.
+// same returns an error if the folder is no longer the one that was walked.
 func (p *pass) same() error {
 	was, err := p.root.Stat(".")
 	if err != nil {
@@ -112,8 +112,8 @@ func (p *pass) same() error {
 	return nil
 }
 
-// remove logs those of the paths as deleted that are gone still: much may have
-// happened since the walker came by.
+// remove logs as deleted those of the paths that are still gone: much may have happened
+// since the walker was there.
 func (p *pass) remove(ctx context.Context, paths []string) error {
 	steps := make([]step, 0, len(paths))
 	for _, path := range paths {
@@ -132,8 +132,8 @@ func (p *pass) remove(ctx context.Context, paths []string) error {
 	return p.f.apply(steps)
 }
 
-// reach is look for a path that was not walked to: a link above it, which the system
-// would follow, leads nowhere either.
+// reach is look for a path that was not walked to. It looks at each folder above it first,
+// because the system would follow a link there.
 func (p *pass) reach(path string) (kind, error) {
 	for i := range len(path) {
 		if path[i] != '/' {

@@ -13,19 +13,19 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// racyWindow is how coarse the times of a file system may be (FAT: two seconds).
-// A file that was changed so shortly before it was hashed is hashed once more
-// later: it could have been changed again with all its times the same.
+// racyWindow is how coarse the times of a file system may be (FAT: two seconds). A file that
+// was changed less than this before it was hashed is hashed once more later, because it
+// could have been changed again with all its times the same.
 const racyWindow = 2 * time.Second
 
 const (
 	hashBuffer = 256 << 10
-	// batchSize and batchTime bound what one transaction of the index waits for.
+	// batchSize and batchTime bound how much a transaction of the index gathers.
 	batchSize = 1000
 	batchTime = 100 * time.Millisecond
 )
 
-// errMoved says that a file was written to or replaced while it was hashed.
+// errMoved says that a file was changed or replaced while it was hashed.
 var errMoved = errors.New("the file changes")
 
 // hash hashes the files that the walker found, until there are no more.
@@ -62,8 +62,8 @@ func (p *pass) hash(ctx context.Context) error {
 	}
 }
 
-// hashFile reads a file once, from beginning to end. It returns errMoved unless
-// the file was as the walker saw it before the first byte and after the last.
+// hashFile reads a file once, from beginning to end. It returns errMoved if the file, before
+// the first byte or after the last, was not as the walker saw it.
 func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error) {
 	begun := time.Now()
 	file, err := p.f.open(p.root, j.path)
@@ -71,7 +71,7 @@ func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error)
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	if err := as(j.seen, file.Stat); err != nil {
+	if err := unchanged(j.seen, file.Stat); err != nil {
 		return nil, err
 	}
 	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
@@ -90,14 +90,14 @@ func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error)
 			return nil, err
 		}
 		if h.Length() > j.seen.size {
-			return nil, errMoved // it grows, and may do so for ever
+			return nil, errMoved // it may grow for ever
 		}
 	}
 	if h.Length() != j.seen.size {
 		return nil, errMoved
 	}
 	lstat := func() (fs.FileInfo, error) { return p.root.Lstat(j.path) }
-	if err := errors.Join(as(j.seen, file.Stat), as(j.seen, lstat)); err != nil {
+	if err := errors.Join(unchanged(j.seen, file.Stat), unchanged(j.seen, lstat)); err != nil {
 		return nil, err
 	}
 	r := &record{stat: j.seen, racy: begun.Sub(j.seen.changed.time()) < racyWindow}
@@ -108,8 +108,8 @@ func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error)
 	return r, nil
 }
 
-// as returns errMoved unless a file is a regular one and as it was seen.
-func as(seen stat, look func() (fs.FileInfo, error)) error {
+// unchanged returns errMoved unless a file is regular and as it was seen.
+func unchanged(seen stat, look func() (fs.FileInfo, error)) error {
 	info, err := look()
 	if err != nil {
 		return err
@@ -120,10 +120,10 @@ func as(seen stat, look func() (fs.FileInfo, error)) error {
 	return nil
 }
 
-// open opens a regular file below the folder. Not the last name alone is looked
-// at: os.Root lets no link on the way lead out of the folder.
+// open opens a regular file below the folder. os.Root lets no link above it lead out of the
+// folder.
 func (f *Folder) open(root *os.Root, path string) (*os.File, error) {
-	// Who opens a pipe would wait for somebody to write into it.
+	// Without O_NONBLOCK, opening a pipe would wait for a writer.
 	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (f *Folder) open(root *os.Root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// write takes what was hashed into the index: as much as there is at a time,
-// within bounds, since each transaction waits for the disk.
+// write stores what was hashed in the index, in batches, since each transaction waits for
+// the disk.
 func (p *pass) write(ctx context.Context, report func()) error {
 	tick := time.NewTicker(batchTime)
 	defer tick.Stop()
@@ -169,7 +169,7 @@ func (p *pass) write(ctx context.Context, report func()) error {
 	}
 }
 
-// apply writes steps, and sees to what has to be hashed again.
+// apply writes steps, and plans to hash again what may have changed.
 func (f *Folder) apply(steps []step) error {
 	if len(steps) == 0 {
 		return nil
@@ -183,7 +183,7 @@ func (f *Folder) apply(steps []step) error {
 		f.signal()
 	}
 	for _, s := range steps {
-		// One with a time of the future is left to the next scan.
+		// A file with a time in the future is left to the next scan.
 		if s.now != nil && s.now.racy && !s.now.stat.changed.time().After(now) {
 			f.pending.again(s.path, racyWindow-now.Sub(s.now.stat.changed.time()), true, now)
 		}

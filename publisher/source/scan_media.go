@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// mediaTypes are the types of extensions in lower case. The table of the system is
-// not asked: two hosts would say different things of the same file, and an update
-// of a package would change what nobody has changed.
+// mediaTypes are the types of extensions in lower case. They replace the system's table: with
+// it two hosts could give one file different types, and an update of a package could change
+// resources that nobody has changed.
 var mediaTypes = map[string]string{
 	"7z": "application/x-7z-compressed", "aac": "audio/aac", "atom": "application/atom+xml", "avi": "video/x-msvideo", "avif": "image/avif",
 	"bib": "application/x-bibtex", "bin": "application/octet-stream", "bmp": "image/bmp", "bz2": "application/x-bzip2",
@@ -41,9 +41,9 @@ var mediaTypes = map[string]string{
 // sniffed is how many bytes of a file are enough to guess its type.
 const sniffed = 512
 
-// MediaType returns the media type of a file, without parameters: by the
-// extension of its name, and where that is none of a fixed table, by the first 512
-// bytes. What nobody knows is application/octet-stream (DOC-58).
+// MediaType returns the media type of a file, without parameters: by the extension of its
+// name or, if a fixed table does not have that, by its first 512 bytes. If these don't tell
+// either, it is application/octet-stream (DOC-58).
 func MediaType(name string, first []byte) string {
 	if ext := path.Ext(name); ext != "" {
 		if t, ok := mediaTypes[strings.ToLower(ext[1:])]; ok {

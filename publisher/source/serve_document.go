@@ -19,7 +19,7 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 		if !ok {
 			return false
 		}
-		name, tag, packed := filepath.Join(s.dir, d.File), d.SHA256[:32], d.Packed && takesGzip(r.Header.Values("Accept-Encoding"))
+		name, tag, packed := filepath.Join(s.dir, d.File), d.SHA256[:32], d.Packed && acceptsGzip(r.Header.Values("Accept-Encoding"))
 		if packed {
 			name, tag = name+packedSuffix, tag+"-gzip"
 		}
@@ -52,9 +52,9 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 	return false
 }
 
-// takesGzip reports whether an answer may be compressed. Who says nothing, or
+// acceptsGzip reports whether an answer may be compressed. Who says nothing, or
 // prefers it as it is (Accept-Encoding: identity), gets it as it is.
-func takesGzip(values []string) bool {
+func acceptsGzip(values []string) bool {
 	const unsaid = -1
 	gzip, wildcard, identity := float64(unsaid), float64(unsaid), 0.0
 	for element := range strings.SplitSeq(strings.Join(values, ","), ",") {

@@ -26,11 +26,11 @@ func TestTakesGzip(t *testing.T) {
 		"gzip;quality=1":               true,
 		", ,gzip":                      true,
 	} {
-		if got := takesGzip([]string{accept}); got != want {
-			t.Errorf("takesGzip(%q) = %v, want %v", accept, got, want)
+		if got := acceptsGzip([]string{accept}); got != want {
+			t.Errorf("acceptsGzip(%q) = %v, want %v", accept, got, want)
 		}
 	}
-	if !takesGzip([]string{"br", "gzip"}) {
+	if !acceptsGzip([]string{"br", "gzip"}) {
 		t.Error("the second line of Accept-Encoding does not count")
 	}
 }

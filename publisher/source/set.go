@@ -18,8 +18,8 @@ import (
 const (
 	capabilityListPath = "capabilitylist.xml"
 	resourceListPath   = "resourcelist.xml"
-	// changeListPath has a Change List in any case, since there are readers that can't
-	// read an index there: once there is one, the list of recent changes.
+	// changeListPath always has a Change List and no index, since some clients can't read an
+	// index there. Once there is an index, it is the list of recent changes.
 	changeListPath      = "changelist.xml"
 	changeListIndexPath = "changelist-index.xml"
 	resourceDumpPath    = "resourcedump.xml"
@@ -35,7 +35,7 @@ const (
 	dataPath      = "data/"
 )
 
-// composer knows what the documents of a set say, and writes them into an edition.
+// composer writes what the documents of a set say into an edition.
 type composer struct {
 	base     string // the URL of all that is in the set, with a slash at the end
 	schedule Schedule
@@ -44,7 +44,7 @@ type composer struct {
 	odd      oddities
 }
 
-// set publishes one folder: it says when which of its documents is due, and feeds its topics.
+// set publishes one folder: it decides when each document is due, and feeds its topics.
 type set struct {
 	composer  composer
 	archivist archivist
@@ -63,11 +63,11 @@ type set struct {
 	hubs               []string
 
 	moved   bell     // the index has changed
-	noticed bell     // there are notices to tell
+	noticed bell     // there are notices to publish
 	failing sync.Map // failure of each loop, by what it does
 }
 
-// failure is why a loop failed at its last turn; nil: it did not.
+// failure is why a loop failed at its last turn; nil: it succeeded.
 type failure struct{ error }
 
 // failure returns why a loop of the set failed at its last turn; nil: none did.
@@ -105,8 +105,8 @@ func (s *composer) links(index, archive string) []resourcesync.Link {
 // longestURL is the longest loc that a document may have, in characters (DOC-60).
 const longestURL = 2048
 
-// entry is what a list says of a resource (DOC-34). It returns false for one that
-// no list can have, since its URL is too long.
+// entry is what a list says of a resource (DOC-34). It returns false if the URL is too long
+// for any list.
 func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
 	e := resourcesync.Entry{Loc: s.base + dataPath + EscapePath(r.Path)}
 	if utf8.RuneCountInString(e.Loc) > longestURL {
@@ -119,9 +119,9 @@ func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
 	return e, true
 }
 
-// change is what a list says of a change (DOC-39, DOC-17). Of what was deleted the
-// time of the deletion is the last modification, too: readers that compare that
-// alone would pass over an earlier one. So it is rounded up to what is written.
+// change is what a list says of a change (DOC-39, DOC-17). Of a deleted resource the time of
+// the deletion is also the last modification: clients that compare only that would ignore an
+// earlier one. It is rounded up to the precision that documents have.
 func (s *composer) change(c *Change) (resourcesync.Entry, bool) {
 	e, ok := s.entry(&c.Resource)
 	e.Change, e.Datetime = c.Change, c.At
@@ -131,30 +131,30 @@ func (s *composer) change(c *Change) (resourcesync.Entry, bool) {
 	return e, ok
 }
 
-// oddities are the resources that can't be published. Each is told once.
+// oddities are the resources that can't be published. Each is logged once.
 type oddities struct {
-	mu   sync.Mutex
-	told map[string]bool
+	mu       sync.Mutex
+	reported map[string]bool
 }
 
-// mostOddities is how many of them are told.
+// mostOddities is how many of them are logged.
 const mostOddities = 1000
 
 func (o *oddities) note(log *slog.Logger, path, why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.told[path] || len(o.told) >= mostOddities {
+	if o.reported[path] || len(o.reported) >= mostOddities {
 		return
 	}
-	if o.told == nil {
-		o.told = make(map[string]bool)
+	if o.reported == nil {
+		o.reported = make(map[string]bool)
 	}
-	o.told[path] = true
+	o.reported[path] = true
 	log.Warn("a resource is not published: "+why, "event", "resource_left_out", "path", path)
 }
 
-// split begins a document of any length at a path of the edition, number 0, and
-// returns what tells the paths of its parts.
+// split begins a document of any length at a path of the edition, and returns its Sink,
+// which has the paths of its parts.
 func (s *composer) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
 	p := &parts{edition: e, base: s.base, zero: path}
 	w, err := resourcesync.NewSplitter(h, p, s.limits)
@@ -164,8 +164,8 @@ func (s *composer) split(e *edition, path string, h resourcesync.Head) (*resourc
 	return w, p, nil
 }
 
-// parts is the Sink of a document: number 0 has the path of the whole, and parts
-// have one that no other edition has.
+// parts is the Sink of a document. Number 0 has the path of the whole document; the others
+// have paths that no other edition has.
 type parts struct {
 	edition *edition
 	base    string
@@ -187,8 +187,8 @@ func (p *parts) Create(part int) (io.WriteCloser, string, error) {
 	return d, p.base + path, nil
 }
 
-// show puts an edition on the shelf, with what change makes of the history, and
-// tells everybody of it.
+// show puts an edition on the shelf, with what change makes of the history, and notifies
+// the framework channel and the hooks.
 func (s *set) show(e *edition, change func(c *catalogue) error) error {
 	noticed := s.shelf.current().History.Noticed
 	shown, err := e.show(func(c *catalogue) error {
@@ -197,7 +197,7 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 			return err
 		}
 		if s.framework != nil {
-			c.History.told(s.framework.Recorded())
+			c.History.recorded(s.framework.Recorded())
 		} else {
 			c.History.Notices = nil
 		}
@@ -229,21 +229,21 @@ func written(existed bool) resourcesync.ChangeType {
 	return resourcesync.Created
 }
 
-// tell adds notices about a list: about its parts where it has some, since an
-// index is none that is told of (DOC-20).
-func (c *catalogue) tell(capability, path string, parts []string, existed bool) {
+// notify adds notices about a list or, if it has parts, about these, since nobody is notified
+// of an index (DOC-20).
+func (c *catalogue) notify(capability, path string, parts []string, existed bool) {
 	now := time.Now().UTC()
 	change := written(existed && len(parts) == 0 && capability != resourcesync.ResourceDump)
 	if len(parts) == 0 {
-		c.History.tell(notice{At: now, Path: path, Capability: capability, Change: change})
+		c.History.notify(notice{At: now, Path: path, Capability: capability, Change: change})
 		return
 	}
 	for _, p := range parts {
-		c.History.tell(notice{At: now, Path: p, Index: path, Capability: capability, Change: resourcesync.Created})
+		c.History.notify(notice{At: now, Path: p, Index: path, Capability: capability, Change: resourcesync.Created})
 	}
 }
 
-// bell wakes whoever waits. The zero value is ready.
+// bell wakes everyone who waits for it. The zero value is ready.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}

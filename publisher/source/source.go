@@ -28,9 +28,9 @@ type Source struct {
 	lock *os.File // of the state folder
 }
 
-// Open opens the Source and its state, which it makes where there is none. Nothing
-// is scanned, written or sent before Run, but what was there when it last ran is
-// served. The error says which option is wrong, or what is with the state.
+// Open opens the Source and its state, which it creates if there is none. Nothing is
+// scanned, written or sent before Run, but the documents of the last run are served. The
+// error says which option is wrong, or what is wrong with the state.
 func Open(o Options) (*Source, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	return x, x.openShelf(filepath.Join(state, "documents"))
 }
 
-// openFolder opens the folder of the set. The state is no part of it: it would
-// change with each document.
+// openFolder opens the folder of the set. The state is left out of it, because it changes
+// with each document.
 func (s *set) openFolder(o FolderOptions, state string) (err error) {
 	o.Exclude = append(slices.Clone(o.Exclude), state)
 	o.MaxURL = longestURL - len(s.composer.base+dataPath)
@@ -150,15 +150,15 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 	return err
 }
 
-// outboxDir is the folder for the outbox of a topic. Under another public URL a topic
-// is another, whose intervals begin anew.
+// outboxDir is the folder for the outbox of a topic. With another public URL it is another
+// topic, and its intervals begin anew.
 func outboxDir(state, topic string) string {
 	sum := sha256.Sum256([]byte(topic))
 	return filepath.Join(state, "outbox", hex.EncodeToString(sum[:8]))
 }
 
-// logBegins is where the log of changes begins, and so the first interval of a new
-// outbox; zero where the folder has not been scanned yet.
+// logBegins is when the log of changes begins, and with it the first interval of a new
+// outbox; zero if the folder has not been scanned yet.
 func (s *set) logBegins() (time.Time, error) {
 	snap, err := s.index.Snapshot()
 	if errors.Is(err, ErrNoBaseline) {
@@ -172,8 +172,8 @@ func (s *set) logBegins() (time.Time, error) {
 	return at, nil
 }
 
-// openShelf opens the documents. Those that were written for another URL are of no
-// use, and begin anew.
+// openShelf opens the documents. If they were written for another public URL, it deletes
+// them, and all are written anew.
 func (s *set) openShelf(dir string) (err error) {
 	if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *set) openShelf(dir string) (err error) {
 		}
 	}
 	if s.framework != nil {
-		// Notices count on from what the outbox has, whatever became of the shelf.
+		// The shelf may be new. Notices are numbered on from the last one in the outbox.
 		recorded := s.framework.Recorded()
 		err := s.shelf.swap(func(c *catalogue) error {
 			c.History.Noticed = max(c.History.Noticed, recorded)
@@ -207,7 +207,7 @@ func (s *set) openShelf(dir string) (err error) {
 }
 
 // Run scans, watches, writes documents and pushes changes until ctx ends, and then
-// returns nil. Any other end is an error of the disk. It is called once.
+// returns nil. Any error that it returns is one of the disk. Call it once.
 func (s *Source) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, x := range s.sets {
@@ -262,18 +262,18 @@ func (s *set) relay(ctx context.Context) {
 	}
 }
 
-// buildDumps writes the dumps that are due, and removes from the log what is in
-// documents by now.
+// buildDumps writes the dumps that are due, and removes from the log the changes that the
+// documents have.
 func (s *set) buildDumps(ctx context.Context) (next time.Time, err error) {
 	if s.composer.schedule.Dump > 0 && s.inStep() {
 		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx), s.expireDumps())
 	}
-	err = errors.Join(err, s.prune()) // the log must not grow for ever over one that fails
+	err = errors.Join(err, s.prune()) // even if a dump failed, or the log would grow for ever
 	return s.nextDump(), err
 }
 
-// nextDump is when another Resource Dump is due, or one leaves the archive. Where the
-// folder is away it rings when it is back.
+// nextDump is when the next Resource Dump is due, or one leaves the archive. If the folder
+// is away, the bell rings when it is back.
 func (s *set) nextDump() (next time.Time) {
 	dumps := s.shelf.current().History.Dumps
 	if s.composer.schedule.Dump < 0 || len(dumps) == 0 || !s.inStep() {
@@ -285,7 +285,7 @@ func (s *set) nextDump() (next time.Time) {
 	return earlier(next, s.archivist.nextExpiry(dumps))
 }
 
-// sweep removes what older documents named, when nobody reads them any more.
+// sweep removes what only older documents name, once they are too old for anybody to read.
 func (s *Source) sweep(ctx context.Context) error {
 	for clock.Sleep(ctx, tick) {
 		for _, x := range s.sets {
@@ -297,7 +297,7 @@ func (s *Source) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the state free. Run has to have returned.
+// Close releases the state. Call it after Run has returned.
 func (s *Source) Close() error {
 	var errs []error
 	for _, x := range s.sets {
@@ -317,8 +317,9 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// RemoveState removes a folder of state that nothing has open: one of this user, with
-// the marker of state. Else it returns an error, which wraps ErrLocked where it is open.
+// RemoveState removes a folder of state of this user that has the marker of state and that
+// nothing has open. Otherwise it returns an error; if a process has it open, the error wraps
+// ErrLocked.
 func RemoveState(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -337,9 +338,9 @@ func RemoveState(dir string) error {
 
 const lockName = "lock"
 
-// lockFolder makes a folder where there is none, and locks it for one process,
-// whatever its sets are: they share the documents of the site. ErrLocked: another has
-// it.
+// lockFolder creates a folder if there is none, and locks it for one process. There is one
+// lock for all sets, since they share the documents of the site. ErrLocked: another process
+// has the folder open.
 func lockFolder(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -12,20 +12,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch hears from the system of what happens in folders. It only ever says where
-// to look: a rescan finds what it misses.
+// watch receives events from the system about folders. An event only says where to look, and
+// a rescan finds what was missed.
 type watch struct {
 	root string // the folder, absolute
 	log  *slog.Logger
-	// happened is called with the path below root that something happened at, and
-	// lost when it isn't known any more where.
+	// happened is called with the path below root at which something happened, and lost when
+	// events were lost.
 	happened func(path string)
 	lost     func()
 
-	// on: it is to listen. It is set before the first restart.
+	// on enables the watch. It is set before the first restart.
 	on bool
 	mu sync.Mutex
-	// inotify has the watches; nil: there is none, and rescans have to do.
+	// inotify has the watches; nil: there are none, and only rescans find changes.
 	inotify *fsnotify.Watcher
 	folders map[string]struct{} // watched, by path below root
 	most    int                 // folders to watch, as if the system had no more; 0: as many as it has
@@ -34,9 +34,9 @@ type watch struct {
 	heard   sync.WaitGroup
 }
 
-// restart drops all watches and begins to listen anew, before all is scanned. Thus
-// every scan heals what is not watched, or under a wrong name: after lost events,
-// and where something was mounted.
+// restart drops all watches and begins anew, before a scan of everything. So each scan
+// repairs folders that are not watched, or watched under a wrong name: after lost events, or
+// after something was mounted.
 func (w *watch) restart() {
 	if !w.on {
 		return
@@ -52,8 +52,8 @@ func (w *watch) restart() {
 	}
 	w.inotify = inotify
 	w.heard.Go(func() { w.hear(inotify) })
-	// Apart from the events: the watcher holds a lock of its own while it reports
-	// an error, and forget waits for that.
+	// In a goroutine of its own: the watcher holds its lock while it reports an error, and
+	// forget waits for that lock.
 	w.heard.Go(func() {
 		for err := range inotify.Errors {
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
@@ -74,9 +74,8 @@ func (w *watch) hear(inotify *fsnotify.Watcher) {
 	}
 }
 
-// forget ends the watches of a folder that is elsewhere now, and of all below it:
-// the system goes on telling of them under their new names, the watcher under the
-// old ones.
+// forget ends the watches of a folder that was moved, and of everything below it. The system
+// would go on to report events there, and the watcher would give them the old names.
 func (w *watch) forget(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,15 +90,15 @@ func (w *watch) forget(path string) {
 	}
 }
 
-// add watches a folder. It has to be called before the folder is listed.
+// add watches a folder. Call it before the folder is listed.
 func (w *watch) add(folder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inotify == nil {
 		return
 	}
-	// Though it may be watched already: a folder of that name may be another, or
-	// its watch have been ended under an older name.
+	// Add it even if it is watched: it may be another folder of that name, or its watch may
+	// have ended under an older name.
 	var err error = syscall.ENOSPC
 	if w.most == 0 || len(w.folders) < w.most {
 		err = w.inotify.Add(filepath.Join(w.root, folder))
@@ -108,13 +107,13 @@ func (w *watch) add(folder string) {
 	case err == nil:
 		w.folders[folder] = struct{}{}
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EACCES):
-		// Who lists it finds that out.
+		// Listing the folder finds that out.
 	default:
 		w.limit(fmt.Errorf("%d folders are watched; the next: %w", len(w.folders), err))
 	}
 }
 
-// limit notes that not all is watched, and says so once. Mu is held.
+// limit notes that not everything is watched, and logs that once. Mu is held.
 func (w *watch) limit(err error) {
 	w.limited = true
 	if w.warned {
@@ -132,14 +131,14 @@ func (w *watch) whole() bool {
 	return w.inotify != nil && !w.limited
 }
 
-// end drops all watches and waits until nothing is heard any more.
+// end drops all watches and waits for the last event to be handled.
 func (w *watch) end() {
 	w.mu.Lock()
 	inotify := w.inotify
 	w.inotify = nil
 	w.mu.Unlock()
 	if inotify != nil {
-		_ = inotify.Close() // nothing is lost with it
+		_ = inotify.Close() // its error says nothing of use
 	}
 	w.heard.Wait()
 }

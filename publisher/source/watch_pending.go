@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// maxPending is how many paths are waited for one by one. Beyond it the whole
-// folder is scanned.
+// maxPending is how many paths may wait one by one. If there are more, the whole folder is
+// scanned.
 const maxPending = 16_384
 
-// pending are the paths that have to be looked at: something happened there, or a
-// file was being written when it was looked at.
+// pending are the paths to look at: something happened there, or a file was being written
+// when it was looked at.
 type pending struct {
 	settle time.Duration
 
 	mu    sync.Mutex
 	paths map[string]*waiting
-	all   time.Time     // when to look at all; zero: not yet known
+	all   time.Time     // when to look at everything; zero: not yet known
 	until time.Time     // what next returned last
 	wake  chan struct{} // of capacity 1: there is something earlier than that
 }
 
-// waiting is what is known of one path.
+// waiting is what is known of a path that waits.
 type waiting struct {
-	due   time.Time // zero: it is being looked at
-	first time.Time // when waiting for it began
-	since time.Time // since when it is as seen; zero: never seen
-	seen  stat
-	told  bool // it was reported that this takes long
-	sure  bool // it is in the index, and is looked at once more to be sure
+	due      time.Time // zero: it is being looked at
+	first    time.Time // when waiting for it began
+	since    time.Time // since when it is as seen; zero: never seen
+	seen     stat
+	reported bool // it was reported that this takes long
+	sure     bool // it is in the index, and is looked at once more to be sure
 }
 
 func newPending(settle time.Duration) *pending {
 	return &pending{settle: settle, paths: map[string]*waiting{}, wake: make(chan struct{}, 1)}
 }
 
-// touch notes that something happened at a path. It is looked at when nothing
-// has happened there for the settle time, so that a burst is one change.
+// touch notes that something happened at a path. It is looked at after the settle time
+// without another event, so that a burst is one change.
 func (p *pending) touch(path string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *pending) touch(path string, now time.Time) {
 	}
 }
 
-// plan has a path looked at at a time.
+// plan sets the time at which to look at a path.
 func (p *pending) plan(w *waiting, due time.Time) {
 	w.due = due
 	if p.until.IsZero() || due.Before(p.until) {
@@ -55,7 +55,7 @@ func (p *pending) plan(w *waiting, due time.Time) {
 	}
 }
 
-// get returns what is known of a path, or nil where there are too many.
+// get returns what is known of a path, or nil if too many wait.
 func (p *pending) get(path string, now time.Time) *waiting {
 	w := p.paths[path]
 	if w != nil {
@@ -70,10 +70,10 @@ func (p *pending) get(path string, now time.Time) *waiting {
 	return w
 }
 
-// settled reports whether the file at a path, which is as seen, is written to no
-// more; else it is looked at again. It counts as written to until the settle time
-// after its last change, by the clock. Where the clocks of this host and of the
-// file system disagree it has to be seen unchanged for as long.
+// settled reports whether the file at a path, which is as seen, is complete; otherwise it
+// plans another look. A file is complete when its last change is older than the settle time.
+// If the clocks of this host and of the file system disagree, it must have been seen
+// unchanged for that time.
 func (p *pending) settled(path string, seen stat, now time.Time) bool {
 	age := now.Sub(seen.changed.time())
 	if age >= p.settle {
@@ -100,8 +100,8 @@ func (p *pending) settled(path string, seen stat, now time.Time) bool {
 	return false
 }
 
-// again has a path looked at after a time, or earlier. With sure that is only to be
-// sure of what is in the index.
+// again plans to look at a path after a time, or earlier. With sure, that only confirms what
+// is in the index.
 func (p *pending) again(path string, after time.Duration, sure bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *pending) again(path string, after time.Duration, sure bool, now time.Ti
 	}
 }
 
-// everything has the whole folder looked at, at the given time or earlier.
+// everything plans to look at the whole folder, at the given time or earlier.
 func (p *pending) everything(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +132,8 @@ func (p *pending) signal() {
 	}
 }
 
-// next returns when there is something to look at, or to report because it has been
-// waited for longer than patience, and false where nothing waits.
+// next returns when there is something to look at, or a file to report because it has waited
+// for longer than patience; false: nothing waits.
 func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
 		if !w.due.IsZero() {
 			earlier(w.due)
 		}
-		if !w.told {
+		if !w.reported {
 			earlier(w.first.Add(patience))
 		}
 	}
@@ -155,9 +155,9 @@ func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
 	return at, !at.IsZero()
 }
 
-// take returns the paths that are due, or that all is. Done has to be
-// called when they were looked at.
-func (p *pending) take(now time.Time) (paths []string, all bool) {
+// due returns the paths that are due, and whether the whole folder is. Call done after
+// looking at them.
+func (p *pending) due(now time.Time) (paths []string, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.all.IsZero() && !p.all.After(now) {
@@ -172,7 +172,7 @@ func (p *pending) take(now time.Time) (paths []string, all bool) {
 	return paths, all
 }
 
-// done forgets the paths that were looked at and need not be again.
+// done forgets the paths that were looked at, unless another look is planned.
 func (p *pending) done(paths []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,8 +183,7 @@ func (p *pending) done(paths []string) {
 	}
 }
 
-// count returns how many paths wait, and how many of them for more than to be
-// sure.
+// count returns how many paths wait, and how many of them for more than a confirmation.
 func (p *pending) count() (all, unknown int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,8 +195,8 @@ func (p *pending) count() (all, unknown int) {
 	return len(p.paths), unknown
 }
 
-// slow returns the paths that have been waited for longer than patience, in order,
-// and those of them that it did not return before.
+// slow returns the paths that have waited for longer than patience, in order, and those of
+// them that it has not returned before.
 func (p *pending) slow(patience time.Duration, now time.Time) (all, fresh []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,8 +205,8 @@ func (p *pending) slow(patience time.Duration, now time.Time) (all, fresh []stri
 			continue
 		}
 		all = append(all, path)
-		if !w.told {
-			w.told = true
+		if !w.reported {
+			w.reported = true
 			fresh = append(fresh, path)
 		}
 	}

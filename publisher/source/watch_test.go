@@ -153,7 +153,7 @@ func TestPendingOverflow(t *testing.T) {
 	if n, _ := p.count(); n != maxPending {
 		t.Errorf("%d are kept", n)
 	}
-	if paths, all := p.take(now.Add(time.Second)); !all || len(paths) != maxPending {
+	if paths, all := p.due(now.Add(time.Second)); !all || len(paths) != maxPending {
 		t.Errorf("%d paths, all: %v", len(paths), all)
 	}
 }
@@ -265,7 +265,7 @@ func TestEndOfTroubleIsHeardOf(t *testing.T) {
 	}
 	for name, trouble := range map[string]struct{ begin, end func() }{
 		"away": {func() { r.stopped(ErrFolder) }, func() { r.stopped(nil) }},
-		"held": {func() { r.hold(20, 30) }, func() { r.hold(0, 0) }},
+		"held": {func() { r.withhold(20, 30) }, func() { r.withhold(0, 0) }},
 	} {
 		trouble.begin()
 		if heard() {

@@ -1,12 +1,10 @@
 package source
 
 import (
-	"bytes"
-	"fmt"
 	"html/template"
+	"io"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -82,7 +80,7 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.above}},
 	}, entries)
 	if err == nil {
-		c.tell(resourcesync.CapabilityList, capabilityListPath, nil, existed)
+		c.notify(resourcesync.CapabilityList, capabilityListPath, nil, existed)
 	}
 	return err
 }
@@ -99,7 +97,7 @@ func (s *Source) describe() (changed, existed bool, err error) {
 	err = e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, entries)
 	if err == nil {
 		changed = e.last().SHA256 != before.SHA256
-		err = s.write(e, robotsPath, "text/plain; charset=utf-8", s.robots())
+		err = e.compose(robotsPath, "text/plain; charset=utf-8", s.robots)
 	}
 	if err == nil {
 		err = s.writePage(e)
@@ -112,26 +110,14 @@ func (s *Source) describe() (changed, existed bool, err error) {
 	return changed, existed, err
 }
 
-func (s *Source) write(e *edition, path, mediaType string, text []byte) error {
-	d, err := e.draft(path, mediaType)
-	if err != nil {
-		return err
-	}
-	if _, err := d.Write(text); err != nil {
-		_ = d.CloseWithError(err) // it is returned
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return d.Close()
-}
-
 // robots leads crawlers to the Resource Lists (SRC-14).
-func (s *Source) robots() []byte {
-	var b bytes.Buffer
-	b.WriteString("User-agent: *\nAllow: /\n\n")
+func (s *Source) robots(w io.Writer) error {
+	text := "User-agent: *\nAllow: /\n\n"
 	for _, x := range s.sets {
-		fmt.Fprintf(&b, "Sitemap: %s\n", x.composer.url(resourceListPath))
+		text += "Sitemap: " + x.composer.url(resourceListPath) + "\n"
 	}
-	return b.Bytes()
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // page is what a browser shows. Its links lead to the Capability Lists (SRC-13).
@@ -191,11 +177,7 @@ func (s *Source) writePage(e *edition) error {
 	for _, h := range s.o.Hubs {
 		data.Hubs = append(data.Hubs, h.URL)
 	}
-	var b strings.Builder
-	if err := page.Execute(&b, data); err != nil {
-		return err
-	}
-	return s.write(e, pagePath, "text/html; charset=utf-8", []byte(b.String()))
+	return e.compose(pagePath, "text/html; charset=utf-8", func(w io.Writer) error { return page.Execute(w, data) })
 }
 
 // announce has every framework channel tell that the Source Description changed
@@ -204,7 +186,7 @@ func (s *Source) announce(existed bool) error {
 	for _, x := range s.sets {
 		err := x.shelf.swap(func(c *catalogue) error {
 			if x.framework != nil {
-				c.History.tell(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
+				c.History.notify(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
 			}
 			return nil
 		})
