@@ -300,7 +300,7 @@ cp /etc/ssl/`+name+`.pem /usr/local/share/ca-certificates/hub.crt; update-ca-cer
 	var out string
 	for _, heading := range []string{"1. Install", "2. Fill in the settings", "3. nginx in front", "4. Let a Source publish", "5. See that it works"} {
 		for _, block := range blocks(t, page, heading) {
-			block = strings.ReplaceAll(block, " nginx\n", "\n") // it is there, since this machine has no network
+			block = strings.ReplaceAll(block, ".deb nginx\n", ".deb\n") // it is there, since this machine has no network
 			out += m.must(t, "sh", "-exc", "cd /root/one\n"+block)
 		}
 	}
