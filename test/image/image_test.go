@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -90,8 +91,17 @@ func TestComposePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.SealKeyFile != "/run/secrets/seal" || !strings.Contains(block, "hub:8080") || !strings.HasSuffix(cfg.Listen, ":8080") {
-		t.Errorf("the hub does not use the key, or Caddy does not lead to it: %+v", cfg)
+	if cfg.SealKeyFile != "/run/secrets/seal" || cfg.Listen != ":8080" {
+		t.Errorf("the hub does not use the key, or is not where Caddy leads: %+v", cfg)
+	}
+	same, err := os.ReadFile("../../docs/deploy/caddy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := regexp.MustCompile("(?s)```\n# Caddy: [^\n]*\n(.*?)```")
+	one, other := site.FindSubmatch(text), site.FindSubmatch(same)
+	if one == nil || other == nil || string(one[1]) != strings.ReplaceAll(string(other[1]), "127.0.0.1:8080", "hub:8080") {
+		t.Errorf("Caddy's configuration differs from that of the page about Caddy, which is tried:\n%q", one)
 	}
 	if !hub.ReadOnly || !slices.Equal(hub.Tmpfs, model.Tmpfs) || !slices.Equal(hub.HealthCheck.Test, model.HealthCheck.Test) || !slices.Equal(hub.Command, model.Command) {
 		t.Errorf("the hub runs otherwise than in compose.yaml: %+v", hub)

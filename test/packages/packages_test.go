@@ -281,10 +281,9 @@ func readme(t *testing.T, m *machine) {
 	if !strings.Contains(out, "with the right signature") {
 		t.Error("no message was received")
 	}
-	m.must(t, "sh", "-ec", "dpkg --purge rshub; rm -r /var/lib/rshub")
 }
 
-// deployed does what docs/deploy/systemd.md says, with a certificate of its own.
+// deployed does what docs/deploy/systemd.md says, with a certificate of its own, where the hub was tried before.
 func deployed(t *testing.T, m *machine) {
 	t.Helper()
 	const page, name = "docs/deploy/systemd.md", "hub.example.org"
@@ -298,19 +297,22 @@ cp /etc/ssl/`+name+`.pem /usr/local/share/ca-certificates/hub.crt; update-ca-cer
 	conf := regexp.MustCompile("(?s)```\n(# nginx: (\\S+)\n.*?)```").FindSubmatch(text)
 	m.write(t, string(conf[2]), string(conf[1]))
 	var out string
-	for _, heading := range []string{"1. Install", "2. Fill in the settings", "3. nginx in front", "4. Let a Source publish", "5. See that it works"} {
+	for _, heading := range []string{"1. Install", "2. Fill in the settings", "3. nginx in front", "4. Let a Source publish", "5. See that it works", "6. Back up"} {
 		for _, block := range blocks(t, page, heading) {
 			block = strings.ReplaceAll(block, ".deb nginx\n", ".deb\n") // it is there, since this machine has no network
 			out += m.must(t, "sh", "-exc", "cd /root/one\n"+block)
 		}
 	}
 	t.Logf("%s:\n%s", page, out)
-	for _, want := range []string{"hub       https://" + name + "/", "<title>", "rshub_", "listening"} {
+	for _, want := range []string{"hub       https://" + name + "/", "This is a ResourceSync hub.", "rshub_", "listening", "Restored 1 topic"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s: no %q", page, want)
 		}
 	}
-	m.must(t, "sh", "-ec", "systemctl stop nginx; dpkg --purge rshub; rm -r /var/lib/rshub /etc/rshub")
+	if s := m.must(t, "rshub", "reload"); !strings.Contains(s, "1 in force") {
+		t.Errorf("%s: the publisher is not there after the restore: %s", page, s)
+	}
+	m.must(t, "sh", "-ec", "systemctl stop nginx; dpkg --purge rshub; rm -r /var/lib/rshub* /etc/rshub")
 }
 
 // rpm does the same with rpm, on what the debs left.
