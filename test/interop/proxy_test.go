@@ -38,7 +38,7 @@ var proxyRows = func() []row {
 
 const (
 	hubRow = "TLS ends there: subscribe with a secret, publish, 40 MB by length and chunked, 100-continue, 401, 409, 413 and 429 as the hub answers them, " +
-		"requesters told apart and no address forged, a browser's POST, connections kept, a hub that restarts, a callback that sends 103"
+		"requesters told apart and no address forged, the operator's listener out of reach, a browser's POST, connections kept, a hub that restarts, a callback that sends 103"
 	sourceRow = "TLS ends there: `rssub sync` and `audit` of names with blanks, `%`, `+`, `;` and letters beyond ASCII, Range and If-Range, If-None-Match and If-Modified-Since, HEAD, gzip, " +
 		"and the same header as from `rspub` itself"
 	callbackRow = "TLS ends there: `rssub listen` is verified, and prints a small notification and one of 30 MB; strangers get 404"
@@ -228,6 +228,12 @@ func (p proxy) beforeHub(t *testing.T, c *checks) string {
 		return err
 	})
 	c.ok("the hub's page")
+
+	for _, path := range []string{"metrics", "ui/", "api/v1/topics", "readyz"} {
+		ask(t, client(id, "127.0.0.4"), http.MethodGet, "http://"+h.admin+"/"+path, nil).want(t, http.StatusOK)
+		ask(t, web, http.MethodGet, h.url+path, nil).want(t, http.StatusNotFound)
+	}
+	c.ok("the operator's page, API and metrics are not reachable through the proxy")
 
 	r := newReceiver(t, id)
 	r.early = true
