@@ -23,9 +23,9 @@ const (
 // Options say how a file is written. The zero value is good.
 type Options struct {
 	Durability Durability
-	// Temp is a pattern of os.CreateTemp for the name beside it, as several processes
-	// need who write the same file. Empty: the file's own name and Suffix, and what a
-	// process left there is written over.
+	// Temp is a pattern of os.CreateTemp for the name of the new file beside the old one.
+	// Processes that write the same file need it. Empty: the file's own name and Suffix;
+	// what a process left there is overwritten.
 	Temp string
 	// Prepare, which may be nil, is called with the new file before anything is written
 	// to it. Before that, only its owner, this process's user, may read it.

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// followed is how far the machine's clock may move at once and count: it is
-	// corrected in small steps all the time.
+	// followed is how far the machine's clock may jump and be believed at once: it is corrected
+	// in small steps all the time.
 	followed = time.Minute
-	// Hold is how long a larger step has to last before it counts. Of several in the
-	// same direction, the part counts that has lasted.
+	// Hold is how long a larger step has to last before it is believed. Of several steps in
+	// one direction, the part that has lasted is believed.
 	Hold = 2 * time.Hour
 )
 
@@ -20,7 +20,7 @@ type Clock struct {
 	base time.Time // what the monotonic clock counts from
 
 	mu     sync.Mutex
-	steady time.Time // the time of day at base, as far as that is believed
+	steady time.Time // the time of day at base, as the Clock believes it
 	// step is how far the machine's clock is ahead, when that is too far to follow.
 	// Since a time, by the monotonic clock, it was never less than least. Zero: it
 	// agrees.
@@ -43,8 +43,8 @@ func (c *Clock) Now() time.Time {
 	return steady
 }
 
-// Earliest is the earlier one of Now and what the machine's clock says. Whatever
-// cannot be undone and depends on an instant that has passed asks for this one.
+// Earliest is the earlier one of Now and what the machine's clock says. Use it for what
+// can't be undone and may be done once an instant has passed.
 func (c *Clock) Earliest() time.Time {
 	steady, wall := c.Read()
 	if wall.Before(steady) {
@@ -53,8 +53,8 @@ func (c *Clock) Earliest() time.Time {
 	return steady
 }
 
-// Latest is the later one of the two. An instant from which a time counts that was
-// promised, and a limit to what lies in the future, are of this one.
+// Latest is the later one of the two. Use it for an instant from which a promised time
+// counts, and to limit what lies in the future.
 func (c *Clock) Latest() time.Time {
 	steady, wall := c.Read()
 	if wall.After(steady) {
@@ -85,7 +85,7 @@ func (c *Clock) Read() (steady, wall time.Time) {
 			c.least = ahead
 		}
 		c.steady, steady, ahead = c.steady.Add(c.least), steady.Add(c.least), ahead-c.least
-		c.least = 0 // what is left is a step of its own
+		c.least = 0 // the rest is another step
 	}
 	switch {
 	case ahead.Abs() <= followed:

@@ -20,7 +20,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	return s.next
 }
 
-// Broadcast wakes everybody that waits.
+// Broadcast wakes everyone who waits.
 func (s *Signal) Broadcast() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

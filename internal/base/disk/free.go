@@ -27,7 +27,7 @@ func Free(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:gosec,unconvert // no disk has 2^63 bytes; the types differ between systems
 }
 
-// Room returns a *FullError where the disk that a folder is on has less
+// Room returns a *FullError if the disk that a folder is on has less
 // than least bytes left after taking size bytes more. A negative least is no limit.
 func Room(dir string, least, size int64) error {
 	if least < 0 {

@@ -11,31 +11,31 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxBuckets bounds a Budget's memory. All places of a bucket are back, and it is
-// as good as none, after a minute: to have one forgotten sooner takes more than a
-// thousand requests a second to other hosts.
+// maxBuckets bounds a Budget's memory. After a minute all places of a bucket are back, and it
+// can be forgotten. To have one forgotten sooner takes more than a thousand requests a second
+// to other hosts.
 const maxBuckets = 1 << 16
 
 // Budget bounds the requests that a stranger can make the hub send to a third
 // party: verifications, denials, topic checks and fetches (`--verify-budget`).
-// Each target has so many places; a request takes one, and a place comes back as
-// time passes, or at once when the target shows that it wanted the request: it
-// echoed the challenge, or its topic names this hub.
+// Each target has a number of places. A request takes one, which comes back as time passes,
+// or at once if the target shows that it wanted the request: it echoed the challenge, or its
+// topic names this hub.
 //
-// A part of a target's places is a reserve, of which strangers get nothing
-// (Asker). One requester gets a part of what strangers may take.
+// Some of a target's places are a reserve that strangers can't use (Asker). One requester
+// gets a part of what strangers may use.
 //
 // A target is a host:port (HostPort), and for requests made with the context of
 // Begin each address that is dialled as well, so that many names for one address
 // share what the address has. A Budget may be shared between goroutines and
 // should be: one for the whole hub. A nil Budget has no limits.
 type Budget struct {
-	// Refused is told of each request for which there was no place, to count it.
-	// It is set before the first use, must not wait, and is called from many
-	// goroutines. Nil: nobody is told.
+	// Refused is called for each request for which there was no place, to count it. It is
+	// set before the first use, must not wait, and is called from many goroutines. Nil:
+	// nothing is counted.
 	Refused func(Refusal)
-	// Live is the number of hubs that share the budget: each has its part of it,
-	// rounded up. It is set before the first use and must be cheap. Nil: 1.
+	// Live is the number of hubs that share the budget. Each has an equal part of it, rounded
+	// up. It is set before the first use and must be cheap. Nil: 1.
 	Live func() int
 
 	perMinute int
@@ -65,7 +65,7 @@ func NewBudget(perMinute int) *Budget {
 // above 0 and says after how long there will be one, and confirm is nil.
 func (b *Budget) Begin(ctx context.Context, now time.Time, host string) (_ context.Context, confirm func(), wait time.Duration) {
 	if b == nil || b.perMinute <= 0 {
-		return ctx, func() {}, 0 // there is nothing to count
+		return ctx, func() {}, 0 // nothing is counted
 	}
 	pl := &place{budget: b, asker: AskerOf(ctx), now: now, begun: time.Now()}
 	if wait := pl.acquire("host " + host); wait > 0 {
@@ -99,7 +99,7 @@ func placeOf(ctx context.Context) *place {
 	return pl
 }
 
-// confirm gives everything back that the request reserved.
+// confirm gives back everything that the request reserved.
 func (pl *place) confirm() {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -129,8 +129,8 @@ func (pl *place) acquire(target string) time.Duration {
 	return 0
 }
 
-// addrTarget and nameTarget are what an address, and a name behind a proxy, are
-// counted as.
+// addrTarget and nameTarget are the targets as which an address, and a name behind a proxy,
+// are counted.
 func addrTarget(addr netip.Addr) string { return "addr " + addr.WithZone("").Unmap().String() }
 func nameTarget(name string) string     { return "name " + name }
 
@@ -162,9 +162,9 @@ const (
 	requesterPart = 2
 )
 
-// claim returns how long t has to wait where the target has so many places; 0: it
-// may have one now. What already holds a place of the reserve gets its next one as a
-// stranger would: what is established and fails keeps no other from the reserve.
+// claim returns how long t has to wait if the target has so many places; 0: it may have one
+// now. An Asker that already holds a place of the reserve gets its next one as a stranger
+// would, so that one that keeps failing does not use up the reserve.
 func (k *bucket) claim(t *taken, places int) time.Duration {
 	wait := k.wait(t.at, places, func(*taken) bool { return true })
 	if t.reserve != 0 && !slices.ContainsFunc(k.taken, func(u *taken) bool { return u.reserve == t.reserve }) {
@@ -210,8 +210,8 @@ func (b *Budget) giveBack(t *taken) {
 	}
 }
 
-// bucket returns the bucket of a target, and forgets the one that was used least
-// recently where there are too many.
+// bucket returns the bucket of a target, and forgets the one that was used least recently if
+// there are too many.
 func (b *Budget) bucket(target string) *bucket {
 	key := maphash.String(b.seed, target) // names are foreign and may be long
 	k, ok := b.buckets.Get(key)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What an Options field of zero stands for, and the bounds that have no option.
+// The defaults of Options, and the bounds that have no option.
 const (
 	DefaultConnectTimeout = 5 * time.Second
 	DefaultTLSTimeout     = 5 * time.Second
@@ -27,8 +27,8 @@ const (
 	maxHeaderBytes = 64 << 10
 	idleTimeout    = 90 * time.Second
 	tlsSessions    = 1024
-	// maxAddresses is how many addresses of one name are tried for one
-	// connection, so that a long DNS answer makes no port scanner of the hub.
+	// maxAddresses is how many addresses of one name are tried for one connection, so that
+	// a long DNS answer can't turn the hub into a port scanner.
 	maxAddresses = 8
 )
 
@@ -36,8 +36,8 @@ const (
 type Options struct {
 	// Allow lists ranges that may be called besides public addresses
 	// (`--allow-cidr`; DevAllow for `--dev`). Link-local, cloud metadata,
-	// multicast, unspecified and broadcast addresses stay refused whatever
-	// it holds.
+	// multicast, unspecified and broadcast addresses stay refused in any
+	// case.
 	Allow []netip.Prefix
 	// Own are the addresses at which this process listens, an unspecified one for
 	// all of the machine: it does not call itself.
@@ -57,21 +57,20 @@ type Options struct {
 	Resolver *net.Resolver
 	// Proxy is the http or https URL of the proxy that all requests go through,
 	// with its user name and password if it has them (`--egress-proxy`). Addresses
-	// in URLs are judged and counted as without one; names are looked up by the
-	// proxy, and what they lead to is its to judge. Nil: none.
+	// in URLs are judged and counted as without a proxy. The proxy looks names up,
+	// and has to judge their addresses. Nil: no proxy.
 	Proxy *url.URL
-	// Refused is told of each address that is not called, to count it: one that a
-	// connection was to be made to, or that stands in a URL for CheckLiteral. It
-	// must not wait, and is called from many goroutines. Nil: nobody is told.
+	// Refused is called for each address that is not called, to count it: one to connect
+	// to, or one in a URL for CheckLiteral. It must not wait, and is called from many
+	// goroutines. Nil: nothing is counted.
 	Refused func(Refusal)
 }
 
 // Client makes guarded HTTP requests. It may be shared between goroutines.
 //
-// It speaks HTTP/1.1 only: one exchange has one connection to itself, so that a
-// stalled one holds back no other, time limits and the count of connections per
-// host mean what they say, and a foreign host has fewer ways to make the client
-// work. What HTTP/2 would save, keep-alive saves as well.
+// It speaks HTTP/1.1 only. Each exchange has a connection to itself: a stalled one delays no
+// other, and time limits and the number of connections per host are exact. A foreign host
+// also has fewer ways to make the client work. Keep-alive saves as much as HTTP/2 would.
 type Client struct {
 	policy     policy
 	refused    func(Refusal)
@@ -144,16 +143,15 @@ func (c *Client) transport(o Options) *http.Transport {
 	return t
 }
 
-// Do sends one request and returns its answer, whatever its status: redirects
-// are not followed (a 307 would send body and signature on), cookies are neither
-// kept nor sent. The caller closes the answer's body. The request's context
+// Do sends one request and returns its answer with any status. It does not follow redirects
+// (a 307 would send body and signature on), and neither keeps nor sends cookies. The caller closes the answer's body. The request's context
 // bounds the exchange; without a deadline only connecting is bounded. The request
 // is not changed.
 //
 // The error is for Classify. It may hold the host and address, never the rest
-// of the URL. It holds a *RefusedError where the address is one that is not called,
-// and a *BudgetError where the request's context is one of Budget.Begin and too many
-// requests went to the address; nothing was sent then.
+// of the URL. It holds a *RefusedError if the address is one that is not called, and a
+// *BudgetError if the request's context is one of Budget.Begin and too many requests went to
+// the address. In both cases nothing was sent.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if _, set := req.Header["User-Agent"]; !set && c.userAgent != "" || req.Header == nil {
 		r := *req
@@ -226,8 +224,8 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	return secure, nil
 }
 
-// handshake makes TLS of a connection, which it closes where that fails. The
-// error tells a certificate that is not accepted from all else.
+// handshake starts TLS on a connection, and closes it if that fails. The error distinguishes
+// a certificate that is not accepted from everything else.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	cfg := c.tls.Clone()
 	cfg.ServerName = host
@@ -249,8 +247,8 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net
 // ErrTooLarge is wrapped by what ReadBody returns for a body over its limit.
 var ErrTooLarge = errors.New("the body is too large")
 
-// ReadBody reads r to its end, if that comes within limit bytes; else it returns
-// ErrTooLarge and has read limit + 1 bytes.
+// ReadBody reads r to its end, if that comes within limit bytes. Otherwise it returns
+// ErrTooLarge, after limit + 1 bytes.
 func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 	limit = min(max(limit, 0), math.MaxInt64-1)
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -263,8 +261,7 @@ func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// HostPortOf is HostPort of a URL as text; empty where it can't be read or names
-// no host.
+// HostPortOf is HostPort of a URL as text; empty if it can't be parsed or names no host.
 func HostPortOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
@@ -273,9 +270,8 @@ func HostPortOf(rawURL string) string {
 	return HostPort(u)
 }
 
-// HostPort is the name under which requests to one host are counted, by Budget
-// and by whoever else counts them: lower case, without a final dot, with the
-// scheme's port where u names none.
+// HostPort is the name under which Budget and others count requests to one host: lower case,
+// without a final dot, with the scheme's port if u names none.
 func HostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Excerpt returns what a person is shown of a body that is an error message, in one line
-// of at most n characters. Of a page of HTML it is the text, without tags, comments,
-// scripts and styles. What can't be shown stands as U+FFFD: control characters, controls
-// of the direction of writing, and bytes that are no UTF-8.
+// Excerpt returns the beginning of an error message in a body, for a person to read: one line
+// of at most n characters. Of a page of HTML it returns the text, without tags, comments,
+// scripts and styles. It replaces with U+FFFD what can't be shown: control characters,
+// controls of the writing direction, and bytes that are not UTF-8.
 func Excerpt(body []byte, n int) string {
 	text := string(body)
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
@@ -40,7 +40,7 @@ func textOf(page []byte) string {
 		case kind == html.ErrorToken:
 			return text.String()
 		case kind != html.TextToken:
-			text.WriteByte(' ') // tags part words, mostly
+			text.WriteByte(' ') // most tags separate words
 			name, _ := tokens.TagName()
 			of := atom.Lookup(name)
 			hidden = kind == html.StartTagToken && (of == atom.Script || of == atom.Style)

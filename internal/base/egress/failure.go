@@ -28,7 +28,7 @@ const (
 	// caller cancelled it.
 	FailureOther
 	// FailureProxy: the proxy cannot be reached, or wants another password; nothing
-	// was sent. The host that was to be called has no part in it, and cannot cause it.
+	// was sent. The called host can't cause this.
 	FailureProxy
 	// FailureBudget: nothing was sent because too many unconfirmed requests
 	// went to the address; *BudgetError says how long to wait.

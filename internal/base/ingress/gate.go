@@ -19,7 +19,7 @@ import (
 type gate struct {
 	total      int            // 0: no limit
 	perNetwork int            // 0: no limit
-	exempt     []netip.Prefix // proxies, whose connections are everybody's
+	exempt     []netip.Prefix // proxies: their connections are those of many clients
 	listener   string         // for the log
 	log        *slog.Logger
 	quiet      *quiet.Limit
@@ -56,13 +56,13 @@ func newGate(o Options) *gate {
 func (g *gate) state(c net.Conn, s http.ConnState) {
 	if out := g.change(c, s); out != nil {
 		if t, ok := out.(interface{ NetConn() net.Conn }); ok {
-			out = t.NetConn() // a farewell of TLS could have to wait
+			out = t.NetConn() // closing TLS could block
 		}
-		_ = out.Close() // whoever serves it notices
+		_ = out.Close() // the server notices
 	}
 }
 
-// change notes what a connection does, and returns the one that has to go.
+// change notes the state of a connection, and returns the one to close, if any.
 func (g *gate) change(c net.Conn, s http.ConnState) (out net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,8 +82,8 @@ func (g *gate) change(c net.Conn, s http.ConnState) (out net.Conn) {
 	return nil
 }
 
-// enter takes a connection in, as the last of those that wait, and returns the
-// first of them where there are too many: itself, if all others have requests.
+// enter adds a connection as the last of those that wait. If there are too many, it returns
+// the first of them to be closed: the new one, if all others have requests.
 func (g *gate) enter(c net.Conn) (out net.Conn) {
 	addr := addrOf(c)
 	v := &guest{conn: c, network: networkOf(addr)}
@@ -153,7 +153,7 @@ func (g *gate) isExempt(addr netip.Addr) bool {
 	return false
 }
 
-// addrOf is where a connection comes from; the zero Addr: it can't be told.
+// addrOf is where a connection comes from; the zero Addr: unknown.
 func addrOf(c net.Conn) netip.Addr {
 	at, _ := netip.ParseAddrPort(c.RemoteAddr().String())
 	return at.Addr().Unmap().WithZone("")

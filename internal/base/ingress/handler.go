@@ -13,19 +13,19 @@ import (
 const (
 	// HeaderRequestID names a request, in its answer and in the log.
 	HeaderRequestID = "X-Request-Id"
-	// maxRequestID is how long one may be that a client names.
+	// maxRequestID is how long a client's own may be.
 	maxRequestID = 64
 	// answerTime is how long the client may take to read each piece of an
 	// answer.
 	answerTime = 30 * time.Second
 )
 
-// ingress is what every request to a listener goes through first: it gets its
-// name, its answer gets a time limit, and a handler that panics an answer.
+// ingress is what every request to a listener goes through first. It names the request,
+// limits the time of its answer, and answers if the handler panics.
 type ingress struct {
 	listener string // for the log
 	next     http.Handler
-	broken   http.HandlerFunc // answers where next did not
+	broken   http.HandlerFunc // answers if next panicked
 	log      *slog.Logger
 }
 
@@ -44,7 +44,7 @@ func (i *ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.log.Error("a handler broke off", slog.String("event", "handler_panic"), slog.String("listener", i.listener),
 			slog.String("request_id", id), slog.String("cause", causeOf(cause)), slog.Any("stack", stack()))
 		if out.begun {
-			panic(http.ErrAbortHandler) // half an answer is told from a whole one by its end
+			panic(http.ErrAbortHandler) // so that the client does not take half an answer for a whole one
 		}
 		clear(w.Header())
 		out.begin(r, id)
@@ -54,8 +54,8 @@ func (i *ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.limit() // an answer that is short is not sent before the handler's end
 }
 
-// requestID is the name that a client gave its request, if it is one that can
-// stand anywhere, else a new one.
+// requestID is the name that a client gave its request, if it may stand in headers and logs,
+// and otherwise a new one.
 func requestID(h http.Header) string {
 	given := h.Values(HeaderRequestID)
 	if len(given) != 1 || given[0] == "" || len(given[0]) > maxRequestID {
@@ -76,11 +76,10 @@ type answer struct {
 	begun bool
 }
 
-// begin is for a request whose answer has not begun. It closes the connection where a
-// proxy in front may have seen the request end elsewhere (RFC 9112, 6.1): after a
-// chunked body, since net/http does not tell whether there was a Content-Length
-// beside, and after HTTP/1.0, where net/http drops Transfer-Encoding and would read
-// the chunks as the next request.
+// begin prepares an answer. It closes the connection if a proxy in front may have seen the
+// request end elsewhere (RFC 9112, 6.1): after a chunked body, since net/http does not say
+// whether there was a Content-Length as well, and after HTTP/1.0, where net/http drops
+// Transfer-Encoding and would read the chunks as the next request.
 func (a *answer) begin(r *http.Request, id string) {
 	a.Header().Set(HeaderRequestID, id)
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
@@ -88,8 +87,8 @@ func (a *answer) begin(r *http.Request, id string) {
 	}
 }
 
-// limit gives the next piece its time. Net/http takes the limit back between
-// requests; where there is no connection there is none.
+// limit sets the deadline of the next piece. Net/http resets it between requests. A
+// ResponseWriter without a connection has none.
 func (a *answer) limit() { _ = a.ctl.SetWriteDeadline(time.Now().Add(answerTime)) }
 
 // WriteHeader and Write do what they do below, in time.
@@ -108,8 +107,8 @@ func (a *answer) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// causeOf says of a panic what can hold nothing of a request: the runtime's own
-// words, and of any other value its type.
+// causeOf describes a panic without anything from a request: the runtime's own words, or the
+// type of any other value.
 func causeOf(cause any) string {
 	if err, ok := cause.(runtime.Error); ok {
 		return err.Error()
@@ -117,8 +116,7 @@ func causeOf(cause any) string {
 	return fmt.Sprintf("%T", cause)
 }
 
-// stack is the functions that led to a panic and their places, without what they
-// were given.
+// stack is the functions that led to a panic and their places, without their arguments.
 func stack() []string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

@@ -19,21 +19,21 @@ const (
 	// headerTime is how long the header of a request may take, and the handshake
 	// of TLS before it.
 	headerTime = 10 * time.Second
-	// requestTime is how long a request may take to come in, where its handler
-	// does not give it more by what has come of it.
+	// requestTime is how long a request may take to arrive, unless its handler gives it
+	// more time.
 	requestTime = 25 * time.Second
 	idleTime    = 2 * time.Minute
 	maxHeader   = 64 << 10 // bytes
 	// limitedEvery is how often the log may say that there are too many connections.
 	limitedEvery = time.Minute
-	// errorsAtOnce is how many errors of connections the log has at a time, and
-	// errorsEvery how long one more takes.
+	// errorsAtOnce is how many errors of connections may be logged at once, and errorsEvery
+	// the time after which one more may be.
 	errorsAtOnce = 100
 	errorsEvery  = time.Second
 )
 
-// PublicTotal and PublicEach are how many connections a listener for strangers has, in
-// all and of one network (an IPv4 address or an IPv6 /64).
+// PublicTotal and PublicEach are how many connections a listener for strangers accepts, in
+// all and from one network (an IPv4 address or an IPv6 /64).
 const (
 	PublicTotal = 4096
 	PublicEach  = 256
@@ -44,13 +44,13 @@ type Options struct {
 	// Name is what the log calls the listener.
 	Name    string
 	Handler http.Handler
-	// Broken answers where Handler panicked before it began an answer. Nil: a plain 500.
+	// Broken answers if Handler panicked before it began an answer. Nil: a plain 500.
 	Broken http.HandlerFunc
 	// Total is how many connections there may be, PerNetwork of one network; 0: no
 	// limit. Connections of Exempt, which are proxies, count in Total alone.
 	Total, PerNetwork int
 	Exempt            []netip.Prefix
-	// Log is told of connections and panics. Nil: nobody is.
+	// Log gets errors of connections, and panics. Nil: they are discarded.
 	Log *slog.Logger
 }
 
@@ -80,7 +80,7 @@ func NewServer(o Options) *http.Server {
 	}
 }
 
-// Serve is server.Serve on l, by TLS where there is a certificate.
+// Serve is server.Serve on l, with TLS if there is a certificate.
 func Serve(server *http.Server, l net.Listener, c *Certificate) error {
 	if c != nil {
 		l = tls.NewListener(l, c.config())
@@ -88,11 +88,11 @@ func Serve(server *http.Server, l net.Listener, c *Certificate) error {
 	return server.Serve(l)
 }
 
-// errorLine is how many bytes of a line are logged: the rest may be a stranger's.
+// errorLine is how many bytes of a line are logged: a stranger may have written the rest.
 const errorLine = 200
 
-// errorLog writes what net/http says of connections, and no more of it than the
-// limit lets pass: any stranger can make it say something.
+// errorLog writes what net/http says of connections, within a limit, since any stranger can
+// make it say something.
 type errorLog struct {
 	log      *slog.Logger
 	listener string

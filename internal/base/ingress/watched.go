@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// FilesEvery is how often files are looked at that are read again when they change. A
-// change counts once two looks in a row find the same, so that no file is read while it is
-// being written.
+// FilesEvery is how often to look at files that are read again when they change. A change
+// counts once two looks in a row find the same, so that no file is read while it is written.
 const FilesEvery = 2 * time.Second
 
 // Watched are files that are read again when one of them changes. Its owner
 // guards it.
 type Watched struct {
 	names []string
-	// taken is how they were when they were read, found how the last look found
-	// them; nil stands for one that could not be looked at.
+	// taken is how they were when they were read, and found how the last look found them. Nil
+	// stands for a file that could not be looked at.
 	taken, found []os.FileInfo
 }
 
-// Take is called before the files are read: what is written meanwhile is another
-// change.
+// Take is called before the files are read, so that what is written meanwhile counts as
+// another change.
 func (w *Watched) Take(names ...string) {
 	w.names = names
 	w.found = w.look()
 	w.taken = w.found
 }
 
-// Changed looks, and tells whether they are to be read.
+// Changed looks at the files, and reports whether to read them.
 func (w *Watched) Changed() bool {
 	now := w.look()
 	settled := same(now, w.found)
@@ -39,7 +38,7 @@ func (w *Watched) Changed() bool {
 func (w *Watched) look() []os.FileInfo {
 	now := make([]os.FileInfo, len(w.names))
 	for i, name := range w.names {
-		now[i], _ = os.Stat(name) // whoever reads it says why
+		now[i], _ = os.Stat(name) // reading it gives the error
 	}
 	return now
 }

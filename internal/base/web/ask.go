@@ -143,8 +143,8 @@ func Resolve(base, ref string) (string, error) {
 	return to, err
 }
 
-// Confidential reports whether nobody on the network can read what is sent to a URL: it is
-// https, or on this machine.
+// Confidential reports whether what is sent to a URL is hidden from the network: it is https,
+// or on this machine.
 func Confidential(rawURL string) bool {
 	u, err := url.Parse(rawURL)
 	return err == nil && (u.Scheme == "https" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())

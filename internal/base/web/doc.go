@@ -1,5 +1,5 @@
 // Package web says how this module asks a web server for something: which redirects
-// it follows (Ask), how long it leaves a server alone that asks for that (RetryAfter),
+// it follows (Ask), how long it waits if a server asks for that (RetryAfter),
 // and how slow an exchange may be (Pace).
 //
 // It says nothing about which addresses may be called. That is the rule of package

@@ -14,10 +14,10 @@ func RetryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration
 	return after
 }
 
-// ParseRetryAfter returns how long a server asks to be left alone (RFC 9110, 10.2.3):
+// ParseRetryAfter returns how long a server asks the client to wait (RFC 9110, 10.2.3):
 // seconds, or a date, which is compared with now. It is at most the limit of the caller,
-// since a stranger writes the header. Asks is false if there is no header, or one that is
-// neither of both.
+// since a stranger writes the header. Asks is false if there is no header, or if it is
+// neither.
 func ParseRetryAfter(h http.Header, now time.Time, limit time.Duration) (after time.Duration, asks bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value != "" && strings.Trim(value, "0123456789") == "" {
