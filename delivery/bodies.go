@@ -24,8 +24,8 @@ import (
 // A body is charged to the hosts that still read it. If the quick hosts have read it and a slow
 // one has not, the body counts among those of slow hosts, and is charged to that host alone.
 //
-// A body that cannot be read gives its room back at once. The lanes that wait for it
-// pause, and then wait again behind the others. A read that never ends keeps the room
+// A body that cannot be read gives its room back at once. The lanes that wait for it back
+// off, and then wait again behind the others. A read that never ends keeps the room
 // of its own body, and one sender.
 type bodies struct {
 	reader journal.Reader

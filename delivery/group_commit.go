@@ -19,7 +19,7 @@ import (
 // when it is full. While it is full, add waits.
 //
 // Results that the store refuses (subscriptions.CommitError) are written again with later groups,
-// after pauses, until they are stored. So a record that cannot be written delays no other. Its
+// after a backoff, until they are stored. So a record that cannot be written delays no other. Its
 // subscription is blocked meanwhile: it gets nothing more. So no result overtakes an earlier one,
 // and few wait. If more than a group of results waits, or the store fails as a whole, the next
 // group is written only after that.
@@ -50,10 +50,10 @@ type groupCommit struct {
 	begun, written uint64
 }
 
-// The pauses before failed results are written again.
+// The backoff before failed results are written again.
 const (
-	commitPause    = 100 * time.Millisecond // the first; each is twice the one before
-	maxCommitPause = 5 * time.Second
+	commitBackoff    = 100 * time.Millisecond // the first; each is twice the one before
+	maxCommitBackoff = 5 * time.Second
 )
 
 func newGroupCommit(store subscriptions.Committer, window time.Duration, size int, log *zap.Logger) *groupCommit {
@@ -141,14 +141,14 @@ func (gc *groupCommit) write(ctx context.Context, last bool) {
 		if err != nil && ctx.Err() != nil { // Run has ended, and logged how much is not stored
 			return
 		}
-		var pause time.Duration
-		if g, pause = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n > 0 && !clock.Sleep(ctx, pause) {
+		var backoff time.Duration
+		if g, backoff = gc.requeue(gc.acknowledge(g, err), last || isAway(err)); g.n > 0 && !clock.Sleep(ctx, backoff) {
 			return
 		}
 	}
 }
 
-// nextGroup returns the group that fills. If the pause of the results that failed is over, they
+// nextGroup returns the group that fills. If the backoff of the results that failed is over, they
 // belong to it. Until then, new results of their subscriptions wait with them.
 func (gc *groupCommit) nextGroup(last bool) (g group) {
 	gc.mu.Lock()
@@ -214,13 +214,13 @@ func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 }
 
 // requeue lets the failed results of a group wait for a later group. If there are too many, or
-// there will be no later group, it returns all that failed, to be written after a pause.
-func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time.Duration) {
+// there will be no later group, it returns all that failed, to be written after a backoff.
+func (gc *groupCommit) requeue(failed group, none bool) (again group, backoff time.Duration) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
-	pause = min(commitPause<<min(max(gc.tries-1, 0), 10), maxCommitPause)
+	backoff = min(commitBackoff<<min(max(gc.tries-1, 0), 10), maxCommitBackoff)
 	if gc.failed.n == 0 { // else it waits already
-		gc.again = time.Now().Add(pause)
+		gc.again = time.Now().Add(backoff)
 	}
 	gc.failed.pushAll(failed)
 	if none || gc.failed.n > gc.size {
@@ -228,7 +228,7 @@ func (gc *groupCommit) requeue(failed group, none bool) (again group, pause time
 	}
 	gc.writing = again
 	gc.changed.Broadcast()
-	return again, pause
+	return again, backoff
 }
 
 // done records that the group that nextGroup returned last is stored, except what failed, or
