@@ -20,7 +20,10 @@ func RetryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration
 // neither.
 func ParseRetryAfter(h http.Header, now time.Time, limit time.Duration) (after time.Duration, asks bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
-	if value != "" && strings.Trim(value, "0123456789") == "" {
+	if value == "" { // as in nearly every answer
+		return 0, false
+	}
+	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(limit/time.Second) { // or it would not fit
 			return limit, true
