@@ -82,7 +82,7 @@ release: ## Make everything that a release has in dist/, from a clean tree; VERS
 	@GO=$(GO) VERSION=$(VERSION) tools/release
 
 kube: $(LINT) ## Install the Helm chart on a real API server of Kubernetes, which is built first (15 minutes) into KUBE; needs root. RUN= picks a part
-	@for p in etcd ip redis-server; do tools/need $$p; done
+	@for p in etcd ip kubectl redis-server; do tools/need $$p; done
 	cd test/kube && ../../$(LINT) run ./...
 	GO=$(GO) tools/kube $(KUBE) $(if $(RUN),-test.run 'TestChart/$(RUN)')
 

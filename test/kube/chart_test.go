@@ -30,6 +30,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	})
+	t.Run("page", c.page)
 	t.Run("volume", func(t *testing.T) { c.life(t, "life-volume", 1, 1) })
 	t.Run("redis", func(t *testing.T) {
 		c.life(t, "life-redis", 2, 3, "--set=replicaCount=3", "--set=redis.url=redis://redis:6379")
