@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/program/cli"
 )
 
@@ -211,6 +212,36 @@ func TestFollowWithoutHub(t *testing.T) {
 	code := run(ctx, args, strings.NewReader(""), &out, &errs)
 	if code != cli.ExitOK || !copied() {
 		t.Errorf("%d\n%s%s", code, out.String(), errs.String())
+	}
+}
+
+// With --poll a Destination asks a Source that has a hub, too, and listens nowhere. Changes
+// come with the next look.
+func TestFollowPolls(t *testing.T) {
+	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out, errs printed
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, []string{"follow", s.URL + "/list.xml", "--dir", dir, "--dev", "--poll", "20ms", "--map", s.URL + "/=."}, strings.NewReader(""), &out, &errs)
+	}()
+	says := func(what string) {
+		t.Helper()
+		for !strings.Contains(out.String(), what) {
+			if !clock.Sleep(ctx, 10*time.Millisecond) {
+				t.Fatalf("no %q in\n%s%s", what, out.String(), errs.String())
+			}
+		}
+	}
+	says("copied b/c.txt 6 B")
+	s.mu.Lock()
+	s.files["/gone.txt"] = "found\n"
+	s.mu.Unlock()
+	says("copied gone.txt 6 B")
+	cancel()
+	if code := <-done; code != cli.ExitOK || !strings.Contains(errs.String(), "so the Source is asked for changes") || strings.Contains(errs.String(), "the callback listens") {
+		t.Errorf("%d\n%s", code, errs.String())
 	}
 }
 

@@ -43,6 +43,7 @@ type copyFlags struct {
 	insecure          bool
 	minSignature      string
 	lease, checkEvery cli.Span
+	poll              cli.Span // 0: a hub is subscribed at
 	hold              cli.Span
 }
 
@@ -76,6 +77,7 @@ func (f *copyFlags) addBaseline(cmd *cobra.Command) {
 func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 	f.lease, f.checkEvery = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags := cmd.Flags()
+	flags.Var(cli.Positive(&f.poll), "poll", "`TIME` after which the Source is asked for changes again, for a Destination that no hub can call: it subscribes at none, and listens nowhere (default: subscribe)")
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
@@ -119,7 +121,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
-		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold),
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	if f.dir == "" {

@@ -29,6 +29,7 @@ func followCommand() (*cobra.Command, func(*cobra.Command) error) {
 		Long: `Takes a copy of a Source if there is none, subscribes at the Source's hub, and
 carries out every change as it comes. What was missed meanwhile is taken from the
 Source's Change Lists, or where there are none from its Change Dumps or a new copy.
+A Destination that no hub can call asks for changes instead, with --poll.
 It may be ended and started again at any time, and before the Source: it waits for
 one that is away or not ready.
 
@@ -38,6 +39,7 @@ A line on stdout tells of each file that was copied or deleted, or could not be.
 Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \
       --callback-url https://me.example:8095/
+  rssub follow https://source.example/ --dir ./copy --poll 10m
   rssub follow http://localhost:8090/ --dir ./copy --dev
   rssub follow --config /etc/rssub/rssub.yaml          with source: in the file`,
 		Args: cli.AtMost("Source"),
@@ -46,16 +48,16 @@ Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 			if err != nil {
 				return err
 			}
+			if err := f.check(cmd, o.Source); err != nil {
+				return err
+			}
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
-			l, err := server.Open(ctx, f.call.Dev, "callback", o.Log)
+			l, err := f.listen(ctx, &server, &o)
 			if err != nil {
 				return err
 			}
 			defer l.Stop(ctx, drain)
-			if o.Callback, err = callbackURL(l, f.callback, f.call.Dev); err != nil {
-				return err
-			}
 			o.Progress, _ = showProgress(cmd.ErrOrStderr())
 			m, print := newMetrics(l, f.minFree), &lines{w: cmd.OutOrStdout(), json: f.json}
 			o.Event = func(e destination.Event) {
@@ -69,7 +71,9 @@ Prometheus at /metrics. A hub that is away does not make the copy unready.`,
 			defer func() { _ = c.Close() }()
 			m.of = watched{c.Status, c.Ready, c.Stored, f.dir}
 			l.Serve(ctx, c.Handler())
-			o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", o.Callback)
+			if o.Callback != "" {
+				o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", o.Callback)
+			}
 			ended := make(chan error, 1)
 			following, stop := context.WithCancel(ctx)
 			defer stop()
@@ -97,10 +101,31 @@ func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 	if _, err := f.options(cmd, source); err != nil {
 		return err
 	}
+	if f.poll > 0 {
+		for _, name := range []string{"callback-url", "hub", "listen", "tls-cert"} {
+			if cmd.Flags().Changed(name) {
+				return cli.Fail(cli.ExitUsage, "--poll asks the Source, subscribes at no hub and listens nowhere: leave out --%s, or --poll", name)
+			}
+		}
+		return nil
+	}
 	if f.callback == "" && !f.call.Dev {
 		return errNoCallback
 	}
 	return nil
+}
+
+// listen opens the listeners: that of the callback, unless the Source is polled, and the
+// operator's.
+func (f *copyFlags) listen(ctx context.Context, server *cli.ServerFlags, o *destination.Options) (*cli.Server, error) {
+	if f.poll > 0 {
+		return server.OpenOperator(ctx, o.Log)
+	}
+	l, err := server.Open(ctx, f.call.Dev, "callback", o.Log)
+	if err == nil {
+		o.Callback, err = callbackURL(l, f.callback, f.call.Dev)
+	}
+	return l, err
 }
 
 // lines prints a line for each event.

@@ -22,14 +22,12 @@ const (
 	gather      = 10 * time.Millisecond
 	retrySweep  = time.Second
 	retryShare  = 20               // part of the time that looking for what is to be tried again may take
-	pollEvery   = 5 * time.Minute  // of a Source without a hub
 	setsEvery   = time.Hour        // is the Source asked for sets that are new
 	dueEvery    = 10 * time.Minute // is a baseline tried again that the Source has not yet
 )
 
 // Follow brings the copy in step with the Source and keeps it so until ctx ends:
-// changes that are pushed to Handler at once, those of a Source without a hub every
-// few minutes. What could not be had is tried again, after ever longer pauses up to
+// changes that are pushed to Handler at once, others every Options.PollEvery. What could not be had is tried again, after ever longer pauses up to
 // an hour. It waits for a Source that is away or not ready when it begins. It returns
 // nil when ctx ends; an error says that the copy's own state could not be worked with,
 // or, where there is no copy yet, why the address leads to no Source that can be copied,
@@ -192,12 +190,16 @@ func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, erro
 	return st, err
 }
 
-// poll follows a set that nobody pushes.
+// poll follows a set by asking the Source for changes again and again.
 func (f *follower) poll(ctx context.Context, set namedSet) error {
-	f.log.Info("the set has no hub to subscribe at, so it is asked every few minutes", "event", "polling", "set", set.name, "every", pollEvery)
+	why := "the set has no hub to subscribe at"
+	if f.o.Callback == "" {
+		why = "no hub can call this Destination"
+	}
+	f.log.Info(why+", so the Source is asked for changes", "event", "polling", "set", set.name, "every", f.o.PollEvery)
 	for {
 		f.syncNow(ctx, set)
-		if !clock.Sleep(ctx, pollEvery) {
+		if !clock.Sleep(ctx, f.o.PollEvery) {
 			return nil
 		}
 	}

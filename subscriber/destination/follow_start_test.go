@@ -135,6 +135,23 @@ func TestFollowEndsWhereWaitingIsOfNoUse(t *testing.T) {
 	}
 }
 
+// Without a callback a set with a hub is asked again and again, and subscribed to nowhere.
+func TestFollowPolls(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "first", 0)
+	p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, func(o *destination.Options) {
+		o.Callback, o.PollEvery = "", 20*time.Millisecond
+	})
+	p.happens(destination.Copied, "a", "")
+	s.put("a", "second", 60)
+	p.happens(destination.Copied, "a", "")
+	select {
+	case c := <-p.callback:
+		t.Errorf("it subscribed with the callback %s", c)
+	default:
+	}
+}
+
 // soon does not wait long for what was not pushed.
 func soon(o *destination.Options) { o.HoldFor = 50 * time.Millisecond }
 

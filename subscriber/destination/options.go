@@ -77,14 +77,18 @@ type Options struct {
 	// DryRun calls the Source and reports what would be done, and changes nothing.
 	DryRun bool
 
-	// Callback is the public URL of Handler, for Follow. Hub, Lease, InsecureSecret
-	// and MinSignature are those of subscriber.Options.
+	// Callback is the public URL of Handler, for Follow. If it is empty, Follow subscribes at no
+	// hub, and asks the Source every PollEvery. Hub, Lease, InsecureSecret and MinSignature are
+	// those of subscriber.Options.
 	Callback, Hub  string
 	Lease          time.Duration
 	InsecureSecret bool
 	MinSignature   websub.SignatureMethod
 	// CheckEvery and HoldFor are those of subscriber.Options.
 	CheckEvery, HoldFor time.Duration
+	// PollEvery is how often Follow asks the Source for changes of a set that no hub pushes: 5
+	// minutes.
+	PollEvery time.Duration
 
 	// Allow lists ranges of addresses that may be called besides public ones. It has no
 	// effect with a Client.
@@ -188,6 +192,7 @@ func (o *Options) setDefaults() error {
 	o.MaxFile = cmp.Or(max(o.MaxFile, 0), 16<<30)
 	o.MaxTotal = cmp.Or(o.MaxTotal, 1<<40)
 	o.MinFree = cmp.Or(o.MinFree, disk.DefaultMinFree)
+	o.PollEvery = cmp.Or(max(o.PollEvery, 0), 5*time.Minute)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Event == nil {
 		o.Event = func(Event) {}

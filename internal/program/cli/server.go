@@ -102,6 +102,13 @@ func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog
 	return s, nil
 }
 
+// OpenOperator is Open with the operator's listener alone, if there is one: the Server has no
+// address for others.
+func (f *ServerFlags) OpenOperator(ctx context.Context, log *slog.Logger) (*Server, error) {
+	s := newServer("", log)
+	return s, f.openOperator(ctx, s, log)
+}
+
 // open reads the certificate and opens the address.
 func (p *port) open(ctx context.Context, f addressFlags) (err error) {
 	if (f.cert == "") != (f.key == "") {
@@ -137,7 +144,9 @@ func (p *port) expires() time.Time {
 // Serve answers with a handler until Stop. The certificates are watched until then or until
 // ctx ends. At the end of ctx readiness ends. The service manager is told of both.
 func (s *Server) Serve(ctx context.Context, h http.Handler) {
-	s.serve(ctx, h, s.Failed)
+	if s.Listener != nil {
+		s.serve(ctx, h, s.Failed)
+	}
 	s.serveOperator(ctx)
 	go Notify(ctx)
 }
@@ -168,7 +177,10 @@ func (s *Server) Stop(ctx context.Context, drain time.Duration) {
 
 func (p *port) stop(ctx context.Context, drain time.Duration) {
 	p.quit()
-	if p.http == nil {
+	switch {
+	case p.Listener == nil:
+		return
+	case p.http == nil:
 		_ = p.Close() // nothing was served
 		return
 	}
