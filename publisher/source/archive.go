@@ -1,112 +1,100 @@
 package source
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// archivist writes the documents that list others, archives and indexes of dumps, and removes from a
-// catalogue what is too old. It works on a catalogue that is about to be shown.
+// archivist writes the documents that list others, which are archives and indexes of dumps,
+// and removes from a catalogue what is too old. It works on a catalogue that is about to be
+// shown.
 type archivist struct {
 	composer *composer
 }
 
-// archiveOf writes an archive into the edition: a document that lists others
-// (DOC-44, DOC-45).
-func (s *archivist) archiveOf(e *edition, c *catalogue, capability, path string, entries []resourcesync.Entry) error {
-	if s.composer.schedule.Archive < 0 {
+// writeArchive writes an archive into the edition: a document that lists others (DOC-44,
+// DOC-45). An archive without entries is dropped.
+func (s *archivist) writeArchive(e *edition, c *catalogue, capability, path string, entries []resourcesync.Entry) error {
+	if len(entries) == 0 {
+		c.drop(path)
+	}
+	if len(entries) == 0 || s.composer.schedule.Archive < 0 {
 		return nil
 	}
-	existed := c.has(path)
-	if err := e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.composer.upLink()}}, entries); err != nil {
-		return fmt.Errorf("writing an archive: %w", err)
-	}
-	c.History.notify(notice{At: time.Now().UTC(), Path: path, Capability: capability, Change: written(existed)})
-	c.put(*e.last())
-	return nil
+	c.notify(capability, path, nil, c.has(path))
+	return e.write(path, resourcesync.Head{Capability: capability, Links: []resourcesync.Link{s.composer.upLink()}}, 0, each(entries))
 }
 
+// resourceListArchive writes the archive of Resource Lists, without those that are too old.
 func (s *archivist) resourceListArchive(e *edition, c *catalogue) error {
-	s.expireCollections(c, &c.History.Lists, mostKept)
-	return s.archiveOf(e, c, resourcesync.ResourceListArchive, resourceListArchivePath, s.composer.snapshotsOf(c.History.Lists))
+	s.expire(c, &c.History.Lists, mostKept)
+	return s.writeArchive(e, c, resourcesync.ResourceListArchive, resourceListArchivePath, s.composer.snapshotsOf(c.History.Lists))
 }
 
+// resourceDumpArchive does the same with Resource Dumps. Without archives it keeps only the
+// newest dump.
 func (s *archivist) resourceDumpArchive(e *edition, c *catalogue) error {
-	return s.archiveOf(e, c, resourcesync.ResourceDumpArchive, resourceDumpArchivePath, s.composer.snapshotsOf(c.History.Dumps))
+	keep := s.composer.schedule.KeepDumps
+	if s.composer.schedule.Archive < 0 {
+		keep = 1
+	}
+	s.expire(c, &c.History.Dumps, keep)
+	return s.writeArchive(e, c, resourcesync.ResourceDumpArchive, resourceDumpArchivePath, s.composer.snapshotsOf(c.History.Dumps))
 }
 
-// snapshotsOf lists what has the state of one instant.
+// snapshotsOf returns an entry for each of the collections.
 func (s *composer) snapshotsOf(all []collection) []resourcesync.Entry {
 	var entries []resourcesync.Entry
 	for _, x := range all {
-		entries = append(entries, resourcesync.Entry{Loc: s.url(x.Path), At: x.At, Completed: x.Completed})
+		entries = append(entries, resourcesync.Entry{Loc: s.url(x.Path), At: x.At})
 	}
 	return entries
 }
 
-// changeListArchive lists every closed Change List that is kept, those that the
-// index has among them.
+// changeListArchive lists every closed Change List that is kept, including those that are
+// in the index.
 func (s *archivist) changeListArchive(e *edition, c *catalogue) error {
 	var entries []resourcesync.Entry
 	for _, p := range c.History.Periods {
 		entries = append(entries, resourcesync.Entry{Loc: s.composer.url(p.Path), From: p.From, Until: p.Until})
 	}
-	if len(entries) == 0 {
-		c.drop(time.Now(), changeListArchivePath)
-		return nil
-	}
-	return s.archiveOf(e, c, resourcesync.ChangeListArchive, changeListArchivePath, entries)
+	return s.writeArchive(e, c, resourcesync.ChangeListArchive, changeListArchivePath, entries)
 }
 
-// expireCollections takes collections out of the archive that have been in it for
-// long enough, or are more than most. The newest stays.
-func (s *archivist) expireCollections(c *catalogue, all *[]collection, most int) {
-	now := time.Now()
-	for len(*all) > 1 {
-		old := (*all)[0]
-		if len(*all) <= most && (s.composer.schedule.KeepArchive < 0 || now.Sub(old.Written) < s.composer.schedule.KeepArchive) {
-			break
-		}
-		c.drop(now, old.Path)
-		c.drop(now, old.Parts...)
-		c.drop(now, pathsOf(old.Packages)...)
+// expire drops collections that have been in the archive for long enough, and the oldest of
+// more than most. The newest stays.
+func (s *archivist) expire(c *catalogue, all *[]collection, most int) {
+	for len(*all) > 1 && (len(*all) > most || isPast(s.nextExpiry(*all))) {
+		c.drop((*all)[0].paths()...)
 		*all = (*all)[1:]
 	}
 }
 
 // nextExpiry is when the oldest collection leaves the archive; zero: never.
 func (s *archivist) nextExpiry(all []collection) time.Time {
-	if len(all) < 2 || s.composer.schedule.KeepArchive < 0 {
+	if len(all) < 2 {
 		return time.Time{}
 	}
-	return all[0].Written.Add(s.composer.schedule.KeepArchive)
+	return keptUntil(all[0].Written, s.composer.schedule.KeepArchive)
 }
 
-// expires reports whether it is time for that.
-func (s *archivist) expires(all []collection) bool {
-	at := s.nextExpiry(all)
-	return !at.IsZero() && !time.Now().Before(at)
-}
-
-// expireLists takes Resource Lists out of the archive for which it is time.
-func (s *set) expireLists() error {
-	if !s.archivist.expires(s.shelf.current().History.Lists) {
+// expireArchive writes an archive anew if the oldest of its collections has to leave it.
+func (s *set) expireArchive(all []collection, write func(e *edition, c *catalogue) error) error {
+	if !isPast(s.archivist.nextExpiry(all)) {
 		return nil
 	}
 	e := s.shelf.edition()
-	return s.show(e, func(c *catalogue) error { return s.archivist.resourceListArchive(e, c) })
+	return s.show(e, func(c *catalogue) error { return write(e, c) })
 }
 
-// expireDumps does so with Resource Dumps, however few there are to keep.
-func (s *set) expireDumps() error {
-	if s.composer.schedule.Archive < 0 || !s.archivist.expires(s.shelf.current().History.Dumps) {
-		return nil
+// keptUntil is how long something is kept from an instant on; zero: for ever.
+func keptUntil(from time.Time, keep time.Duration) time.Time {
+	if keep <= 0 {
+		return time.Time{}
 	}
-	e := s.shelf.edition()
-	return s.show(e, func(c *catalogue) error {
-		s.archivist.expireCollections(c, &c.History.Dumps, s.composer.schedule.KeepDumps)
-		return s.archivist.resourceDumpArchive(e, c)
-	})
+	return from.Add(keep)
 }
+
+// isPast reports whether an instant has come; zero never does.
+func isPast(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }

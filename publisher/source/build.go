@@ -2,9 +2,8 @@ package source
 
 import "context"
 
-// Build scans the folders once and writes the documents that are due, instead of
-// Run. Where Schedule.ChangeList, ResourceList or Dump is negative there are none
-// of these.
+// Build scans the folders once and writes the documents that are due. It is an alternative to
+// Run. It writes no documents whose Schedule (ChangeList, ResourceList, Dump) is negative.
 func (s *Source) Build(ctx context.Context) error {
 	for _, x := range s.sets {
 		if err := x.packager.folder.Scan(ctx); err != nil {
@@ -17,7 +16,7 @@ func (s *Source) Build(ctx context.Context) error {
 			{x.composer.schedule.ChangeList > 0, x.buildChangeLists},
 			{x.composer.schedule.ResourceList > 0, x.buildResourceList},
 			{true, x.buildDumps},
-			{x.composer.schedule.ChangeList > 0, x.buildChangeLists}, // of what the dumps left out
+			{x.composer.schedule.ChangeList > 0, x.buildChangeLists}, // with what the dumps left out
 			{x.composer.schedule.ChangeList > 0, onRing(x.buildRecent)},
 		}
 		for _, step := range steps {

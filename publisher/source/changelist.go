@@ -10,60 +10,48 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// changeLists are the Change Lists that are being written: those that are closed
-// now, and the open one.
+// changeLists are the Change Lists that are being written: those that are closed now, and
+// the open one.
 type changeLists struct {
-	set     *set
-	edition *edition
-	history history // what it is going to be
-	closed  []period
+	set      *set
+	schedule *Schedule
+	edition  *edition
+	history  history // as it will be
+	closed   []period
 }
 
-// buildChangeLists writes the open Change List anew where there are changes that
-// it lacks, and closes it where it is old or long enough. All changes are in one
-// list and no other: intervals begin where the one before them ended, with the end
-// excluded, and every change has an instant of its own (DOC-39, DOC-40).
+// buildChangeLists writes the open Change List anew if it lacks changes, and closes it if it
+// is old or long enough. Each change is in exactly one list: an interval begins where the
+// one before it ended, does not include its end, and no two changes have the same instant
+// (DOC-39, DOC-40).
 func (s *set) buildChangeLists(ctx context.Context) (next time.Time, err error) {
-	snap, err := s.index.Snapshot()
-	if err != nil {
-		return next, err
-	}
-	defer snap.Close()
-	b := &changeLists{set: s, edition: s.shelf.edition(), history: s.shelf.current().History.clone()}
-	defer func() { b.edition.discard() }()
-	if !b.due(snap) {
-		return b.next(), nil
-	}
-	if err := b.collect(ctx, snap); err != nil {
-		return next, err
-	}
-	err = s.show(b.edition, b.apply)
-	b.edition = s.shelf.edition() // the other is shown
-	if len(b.closed) > 0 {
-		s.moved.ring() // for their Change Dumps
-	}
-	return b.next(), err
+	err = s.index.read(func(snap *Snapshot) error {
+		b := &changeLists{set: s, schedule: &s.composer.schedule, edition: s.shelf.edition(), history: s.shelf.current().History.clone()}
+		defer b.edition.discard()
+		if b.due(snap) {
+			if err := b.collect(ctx, snap); err != nil {
+				return err
+			}
+			if err := s.show(b.edition, b.apply); err != nil {
+				return err
+			}
+		}
+		if len(b.closed) > 0 {
+			s.moved.Broadcast() // for their Change Dumps
+		}
+		next = b.next()
+		return nil
+	})
+	return next, err
 }
 
-// next is when the open list is old enough to be closed, or a closed one leaves the
+// next is when the open list is old enough to be closed, or a closed one has to leave the
 // index or the archive.
 func (b *changeLists) next() (next time.Time) {
-	h := &b.history
-	if b.set.composer.schedule.Rotate > 0 && h.Last > h.After {
-		next = h.From.Add(b.set.composer.schedule.Rotate)
+	if b.history.Last > b.history.After {
+		next = keptUntil(b.history.From, b.schedule.Rotate)
 	}
-	for _, p := range h.Periods[:max(len(h.Periods)-1, 0)] {
-		if !b.unneeded(p) {
-			continue
-		}
-		if p.Indexed && b.set.composer.schedule.KeepChanges > 0 {
-			next = earlier(next, p.Until.Add(b.set.composer.schedule.KeepChanges))
-		}
-		if keep := b.set.composer.schedule.keepClosed(); keep > 0 {
-			next = earlier(next, p.Until.Add(keep))
-		}
-	}
-	return next
+	return earlier(next, b.nextExpiry())
 }
 
 // due reports whether there is anything to write.
@@ -72,27 +60,26 @@ func (b *changeLists) due(snap *Snapshot) bool {
 	begin, at := snap.Begin()
 	if h.From.IsZero() || h.After < begin || h.Last > snap.Last().Seq {
 		if !h.From.IsZero() {
-			b.set.composer.log.Warn("the Change Lists begin anew: the log of changes does not fit what they say. Who has a copy of this Source needs the Resource List again",
+			b.set.composer.log.Warn("the Change Lists begin anew, because they do not fit the log of changes: every copy of this Source has to be compared with the Resource List",
 				"event", "change_lists_begin_anew", "from", at)
 		}
 		h.From, h.After, h.Last, h.Open, h.Periods, h.Recent = at, begin, begin, "", nil, recent{}
 		return true
 	}
-	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || b.expired(time.Now())
+	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || isPast(b.nextExpiry())
 }
 
-// aged reports whether the open list is to be closed now.
+// aged reports whether the open list has to be closed now.
 func (b *changeLists) aged(now time.Time) bool {
-	return b.set.composer.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.set.composer.schedule.Rotate
+	return b.schedule.Rotate > 0 && now.Sub(b.history.From) >= b.schedule.Rotate
 }
 
-// collect closes the open list each time that it is full, or old, and then writes what
-// is left.
+// collect closes the open list each time that it is full or old, and then writes the rest.
 func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
 	h := &b.history
 	last := snap.Last().Seq
-	for last-h.After > uint64(b.set.composer.schedule.RotateAt) { //nolint:gosec // not negative
-		if err := b.closeAt(ctx, snap, h.After+uint64(b.set.composer.schedule.RotateAt)); err != nil { //nolint:gosec // not negative
+	for last-h.After > uint64(b.schedule.RotateAt) { //nolint:gosec // not negative
+		if err := b.closeAt(ctx, snap, h.After+uint64(b.schedule.RotateAt)); err != nil { //nolint:gosec // not negative
 			return err
 		}
 	}
@@ -110,7 +97,7 @@ func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
 	return b.write(ctx, snap)
 }
 
-// closeAt closes the list before the change after last.
+// closeAt closes the list right before the change that follows last.
 func (b *changeLists) closeAt(ctx context.Context, snap *Snapshot, last uint64) error {
 	for next, err := range snap.Changes(last) {
 		if err != nil {
@@ -118,61 +105,48 @@ func (b *changeLists) closeAt(ctx context.Context, snap *Snapshot, last uint64) 
 		}
 		return b.closeUntil(ctx, snap, last, next.At)
 	}
-	return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, last+1)
+	return missingChange(last + 1)
 }
 
-// closeUntil writes the changes up to last as a closed list, until an instant that is
-// later than all of them and not later than any that is to come.
+// closeUntil writes the changes up to last as a closed list. The list ends at until, which
+// is later than all of them and not later than any change to come. If they are too many
+// bytes, it closes two lists.
 func (b *changeLists) closeUntil(ctx context.Context, snap *Snapshot, last uint64, until time.Time) error {
 	h := &b.history
 	p := period{From: h.From, Until: until, After: h.After, Last: last, Path: b.openPath(), Indexed: true}
 	full, err := b.set.composer.writeChanges(ctx, b.edition, p.Path, b.head(p.From, p.Until, changeListIndexPath), snap, p.After, p.Last)
 	if errors.Is(err, resourcesync.ErrFull) && full > h.After+1 {
-		return b.splitAt(ctx, snap, full, last, until)
+		if err := b.closeAt(ctx, snap, full-1); err != nil {
+			return err
+		}
+		return b.closeUntil(ctx, snap, last, until)
 	}
 	if err != nil {
 		return err
 	}
-	b.closed = append(b.closed, p)
-	h.Periods = append(h.Periods, p)
+	b.closed, h.Periods = append(b.closed, p), append(h.Periods, p)
 	h.From, h.After, h.Open = until, last, ""
 	return nil
 }
 
-// splitAt closes two lists instead of one that would be too long in bytes: one before
-// the change for which there is no room, and the rest.
-func (b *changeLists) splitAt(ctx context.Context, snap *Snapshot, full, last uint64, until time.Time) error {
-	if err := b.closeAt(ctx, snap, full-1); err != nil {
-		return err
-	}
-	return b.closeUntil(ctx, snap, last, until)
-}
-
-// openPath is where the list that begins at After is and, when it is closed, stays.
+// openPath is the path of the list that begins after After, while it is open and when it is
+// closed.
 func (b *changeLists) openPath() string {
 	return fmt.Sprintf("changelist-%d.xml", b.history.After+1)
 }
 
 func (b *changeLists) head(from, until time.Time, index string) resourcesync.Head {
-	return resourcesync.Head{
-		Capability: resourcesync.ChangeList, From: from, Until: until,
-		Links: b.set.composer.links(index, b.archive()),
+	archive := ""
+	if len(b.history.Periods) > 0 {
+		archive = changeListArchivePath
 	}
+	return resourcesync.Head{Capability: resourcesync.ChangeList, From: from, Until: until, Links: b.set.composer.links(index, archive)}
 }
 
-// archive is the path of the Change List Archive, if there is going to be one.
-func (b *changeLists) archive() string {
-	if len(b.history.Periods) == 0 {
-		return ""
-	}
-	return changeListArchivePath
-}
-
-// write writes the open list and, where there are closed ones and it has changed, the
-// index.
+// write writes the open list and, if there are closed ones and it has changed, the index.
 func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	h := &b.history
-	b.expire(time.Now())
+	b.expire()
 	path, index := changeListPath, ""
 	if len(h.Periods) > 0 {
 		path, index = b.openPath(), changeListIndexPath
@@ -190,85 +164,68 @@ func (b *changeLists) write(ctx context.Context, snap *Snapshot) error {
 	}
 	was := h.Open
 	h.Open = path
-	if before := b.set.shelf.current(); was == path && len(b.closed) == 0 && before.has(changeListIndexPath) && slices.Equal(indexedPaths(h), indexedPaths(&before.History)) {
+	// Without a newly closed list, members can only leave the index.
+	members, before := b.set.composer.indexed(h), b.set.shelf.current()
+	if was == path && len(b.closed) == 0 && before.has(changeListIndexPath) && len(members) == len(b.set.composer.indexed(&before.History)) {
 		return nil
 	}
-	var members []resourcesync.Entry
-	for _, p := range h.Periods {
-		if p.Indexed {
-			members = append(members, resourcesync.Entry{Loc: b.set.composer.url(p.Path), From: p.From, Until: p.Until})
-		}
-	}
-	members = append(members, resourcesync.Entry{Loc: b.set.composer.url(h.Open), From: h.From})
 	head := b.head(members[0].From, time.Time{}, "")
 	head.Index = true
-	return b.edition.write(changeListIndexPath, head, members)
+	return b.edition.write(changeListIndexPath, head, 0, each(members))
 }
 
-func indexedPaths(h *history) (paths []string) {
+// indexed returns the entries of the index of Change Lists: the closed ones that it lists,
+// and the open one.
+func (s *composer) indexed(h *history) (members []resourcesync.Entry) {
 	for _, p := range h.Periods {
 		if p.Indexed {
-			paths = append(paths, p.Path)
+			members = append(members, resourcesync.Entry{Loc: s.url(p.Path), From: p.From, Until: p.Until})
 		}
 	}
-	return paths
+	return append(members, resourcesync.Entry{Loc: s.url(h.Open), From: h.From})
 }
 
-// expired reports whether a closed list is to leave the index or the archive.
-func (b *changeLists) expired(now time.Time) bool {
-	for i, p := range b.history.Periods {
-		if last := i == len(b.history.Periods)-1; last {
-			return false // the index keeps the newest
+// nextExpiry is when the next closed list has to leave the index or the archive; zero:
+// never. The newest stays, so that the index stays an index.
+func (b *changeLists) nextExpiry() (next time.Time) {
+	for _, p := range b.history.Periods[:max(len(b.history.Periods)-1, 0)] {
+		if b.needed(p) {
+			continue
 		}
-		if b.unneeded(p) && (b.set.composer.schedule.expired(p, now) || p.Indexed && b.set.composer.schedule.unlisted(p, now)) {
-			return true
+		if p.Indexed {
+			next = earlier(next, keptUntil(p.Until, b.schedule.KeepChanges))
 		}
+		next = earlier(next, keptUntil(p.Until, b.schedule.keepClosed()))
 	}
-	return false
+	return next
 }
 
-// expire takes closed lists out of the index and the archive. The newest stays, so
-// that an index stays one.
-func (b *changeLists) expire(now time.Time) {
+// expire removes closed lists from the index and the archive.
+func (b *changeLists) expire() {
 	h := &b.history
-	for len(h.Periods) > 1 && b.unneeded(h.Periods[0]) && b.set.composer.schedule.expired(h.Periods[0], now) {
+	for len(h.Periods) > 1 && !b.needed(h.Periods[0]) && isPast(keptUntil(h.Periods[0].Until, b.schedule.keepClosed())) {
 		h.Periods = h.Periods[1:]
 	}
 	if n := len(h.Periods) - mostKept; n > 0 {
-		b.set.composer.log.Warn("there are more closed Change Lists than an index can list; the oldest are removed though it is not time: let each have more changes (Schedule.RotateAt)",
+		b.set.composer.log.Warn("there are more closed Change Lists than an index can list; the oldest are removed early: allow more changes in each (Schedule.RotateAt)",
 			"event", "change_lists_removed", "lists", n, "until", h.Periods[n-1].Until)
 		h.Periods = h.Periods[n:]
 	}
 	for i := range max(len(h.Periods)-1, 0) {
 		p := &h.Periods[i]
-		p.Indexed = p.Indexed && !(b.unneeded(*p) && b.set.composer.schedule.unlisted(*p, now))
+		p.Indexed = p.Indexed && (b.needed(*p) || !isPast(keptUntil(p.Until, b.schedule.KeepChanges)))
 	}
 }
 
-// unneeded reports whether nobody needs a closed list who begins with the current
-// Resource List or Resource Dump: it ended before them. Where little changes they
-// may be older than what is kept.
-func (b *changeLists) unneeded(p period) bool {
-	h := &b.history
-	if !h.List.At.IsZero() && p.Until.After(h.List.At) {
-		return false
-	}
-	n := len(h.Dumps)
-	return n == 0 || !p.Until.After(h.Dumps[n-1].At)
+// needed reports whether a client that begins with the current Resource List or Resource
+// Dump needs a closed list, because it ended after them. If little changes, they may be
+// older than what is kept.
+func (b *changeLists) needed(p period) bool {
+	list, dumps := b.history.List, b.history.Dumps
+	return !list.At.IsZero() && p.Until.After(list.At) || len(dumps) > 0 && p.Until.After(dumps[len(dumps)-1].At)
 }
 
-// unlisted reports whether a closed list has been beside the open one for long
-// enough, and expired whether it has been in the archive.
-func (s *Schedule) unlisted(p period, now time.Time) bool {
-	return s.KeepChanges > 0 && now.Sub(p.Until) >= s.KeepChanges
-}
-
-func (s *Schedule) expired(p period, now time.Time) bool {
-	keep := s.keepClosed()
-	return keep > 0 && now.Sub(p.Until) >= keep
-}
-
-// keepClosed is how long a closed list is found at all; negative: for ever.
+// keepClosed is how long a closed list is kept at all; negative: for ever.
 func (s *Schedule) keepClosed() time.Duration {
 	if s.Archive < 0 {
 		return s.KeepChanges
@@ -276,10 +233,10 @@ func (s *Schedule) keepClosed() time.Duration {
 	return s.KeepArchive
 }
 
-// apply makes c what the lists on disk say it is. What others wrote of the periods
-// meanwhile, their dumps, is kept.
+// apply stores in c the lists that are on disk now. It keeps the dumps of the periods, which
+// may have been written meanwhile.
 func (b *changeLists) apply(c *catalogue) error {
-	now, h := time.Now(), &c.History
+	h := &c.History
 	dumped := make(map[string]period)
 	for _, p := range h.Periods {
 		dumped[p.Path] = p
@@ -292,16 +249,13 @@ func (b *changeLists) apply(c *catalogue) error {
 		delete(dumped, p.Path)
 	}
 	for path, p := range dumped {
-		c.drop(now, path)
-		if p.Dump != "" {
-			c.drop(now, append(pathsOf(p.Packages), p.Dump)...)
-		}
+		c.drop(append(p.dumpPaths(), path)...)
 	}
-	if before != "" && before != h.Open && !slices.ContainsFunc(h.Periods, func(p period) bool { return p.Path == before }) {
-		c.drop(now, before)
+	if before != h.Open && !slices.ContainsFunc(h.Periods, func(p period) bool { return p.Path == before }) {
+		c.drop(before)
 	}
 	if len(h.Periods) == 0 {
-		c.drop(now, changeListIndexPath)
+		c.drop(changeListIndexPath)
 		h.Recent = recent{}
 	}
 	b.notices(c, existed, before)
@@ -311,14 +265,14 @@ func (b *changeLists) apply(c *catalogue) error {
 	if err := b.set.archivist.changeListArchive(b.edition, c); err != nil || len(dumped) == 0 || !c.has(changeDumpPath) {
 		return err
 	}
-	return b.set.archivist.changeDumps(b.edition, c) // of those that are left
+	return b.set.archivist.changeDumps(b.edition, c) // of the periods that are left
 }
 
-// notices tells of lists that were closed or have begun. That something was added
-// to the open one is what the other channel tells.
+// notices reports lists that were closed or have begun. The other channel reports changes,
+// so there is no notice when the open list gets more of them.
 func (b *changeLists) notices(c *catalogue, existed bool, before string) {
 	for _, p := range b.closed {
-		c.History.notify(notice{At: time.Now().UTC(), Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
+		c.History.notify(notice{Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
 	}
 	switch {
 	case len(b.closed) > 0:
@@ -326,12 +280,4 @@ func (b *changeLists) notices(c *catalogue, existed bool, before string) {
 	case !existed:
 		c.notify(resourcesync.ChangeList, changeListPath, nil, false)
 	}
-}
-
-func pathsOf(packages []packaging) []string {
-	paths := make([]string, len(packages))
-	for i := range packages {
-		paths[i] = packages[i].Path
-	}
-	return paths
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// reach is how far the list of recent changes goes back at least: so long, or so many
+// reach is how far back the list of recent changes goes at least: age, or this many
 // changes, whichever is less.
 type reach struct {
 	age     time.Duration
@@ -22,17 +21,17 @@ const (
 	recentChanges = 50_000
 )
 
-// recent is the Change List of recent changes: those after After up to Last, from From
-// on.
+// recent is the Change List of recent changes: those after After up to Last. It begins at
+// From.
 type recent struct {
 	From  time.Time `json:"from"`
 	After uint64    `json:"after"`
 	Last  uint64    `json:"last"`
 }
 
-// rest is how long a Change List at a path, of so many changes, is left as it is. It is
-// written as a whole each time, so this bounds what a change costs; and one that comes
-// after a while of quiet is in it at once.
+// rest is how long the Change List at a path, with this many changes, stays as it is. Each
+// time the whole list is written, so this bounds what a change costs. A change that comes
+// after a quiet while is in the list at once.
 func (s *set) rest(path string, changes uint64) time.Duration {
 	every := s.composer.schedule.ChangeList
 	paced := every + every*time.Duration(min(changes, recentChanges))/1000
@@ -53,39 +52,36 @@ func (s *set) recentRest() time.Duration {
 	return s.rest(changeListPath, r.Last-r.After)
 }
 
-// buildRecent writes the list of recent changes where it lacks some. It is no part of
-// the index, whose lists have the same changes, and it is open: who looks at it more
-// often than it reaches back misses nothing. Before the first list is closed the open
-// one is in its place.
+// buildRecent writes the list of recent changes if it lacks some. The list is not in the
+// index, whose lists have the same changes, and it is open: a client that reads it more
+// often than it reaches back misses nothing. Until the first list is closed, the open one is
+// in its place.
 func (s *set) buildRecent(ctx context.Context) error {
-	snap, err := s.index.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer snap.Close()
-	c := s.shelf.current()
-	if len(c.History.Periods) == 0 || c.has(changeListPath) && c.History.Recent.Last == snap.Last().Seq && !c.History.Recent.From.IsZero() {
-		return nil
-	}
-	r, err := s.recentOf(snap, c.History.Recent)
-	if err != nil {
-		return err
-	}
+	return s.index.read(func(snap *Snapshot) error {
+		c := s.shelf.current()
+		if len(c.History.Periods) == 0 || c.has(changeListPath) && c.History.Recent.Last == snap.Last().Seq && !c.History.Recent.From.IsZero() {
+			return nil
+		}
+		return s.writeRecent(ctx, snap, c.History.Recent)
+	})
+}
+
+func (s *set) writeRecent(ctx context.Context, snap *Snapshot, before recent) error {
+	r, err := s.recentOf(snap, before)
 	e := s.shelf.edition()
-	for {
+	for err == nil {
 		head := resourcesync.Head{Capability: resourcesync.ChangeList, From: r.From, Links: s.composer.links(changeListIndexPath, changeListArchivePath)}
-		full, err := s.composer.writeChanges(ctx, e, changeListPath, head, snap, r.After, r.Last)
-		if err == nil {
+		full, failed := s.composer.writeChanges(ctx, e, changeListPath, head, snap, r.After, r.Last)
+		if failed == nil {
 			break
 		}
-		if !errors.Is(err, resourcesync.ErrFull) {
-			e.discard()
-			return err
+		if err = failed; errors.Is(err, resourcesync.ErrFull) {
+			// It has too many bytes. A tenth less leaves room for a while.
+			err = r.dropThrough(snap, r.After+max((full-r.After)/10, 1))
 		}
-		// Its bytes are too many. A tenth less leaves room for a while.
-		if err := r.dropThrough(snap, r.After+max((full-r.After)/10, 1)); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	return s.show(e, func(c *catalogue) error {
 		if len(c.History.Periods) == 0 {
@@ -96,7 +92,7 @@ func (s *set) buildRecent(ctx context.Context) error {
 	})
 }
 
-// recentOf is what the list of recent changes has next.
+// recentOf returns what the list of recent changes has next.
 func (s *set) recentOf(snap *Snapshot, r recent) (recent, error) {
 	last := snap.Last().Seq
 	if begin, at := snap.Begin(); r.From.IsZero() || r.After < begin || r.After > last {
@@ -129,32 +125,27 @@ func (r *recent) dropThrough(snap *Snapshot, through uint64) error {
 		r.From, r.After = c.At.Add(time.Microsecond), c.Seq // changes are in whole microseconds
 		return nil
 	}
-	return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, through)
+	return missingChange(through)
 }
 
-// writeChanges writes a Change List of the changes after a number up to another. It
-// holds no more than a page of them. With ErrFull it returns the first for which there
-// is no room in a document, and nothing is left of it.
+func missingChange(seq uint64) error {
+	return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, seq)
+}
+
+// writeChanges writes a Change List of the changes after a number up to another. It reads
+// them in pages. If the error is ErrFull, the document has no room for the change full.
 func (s *composer) writeChanges(ctx context.Context, e *edition, path string, head resourcesync.Head, snap *Snapshot, after, last uint64) (full uint64, err error) {
-	err = e.compose(path, xmlType, func(out io.Writer) error {
-		w, err := resourcesync.NewWriter(out, head, resourcesync.WriteOptions{MaxBytes: s.limits.MaxBytes})
-		for c, failed := range snap.Changes(after) {
-			if err == nil {
-				err = errors.Join(failed, ctx.Err())
+	err = e.write(path, head, s.limits.MaxBytes, func(yield func(resourcesync.Entry, error) bool) {
+		for c, err := range snap.Changes(after) {
+			if err == nil && c.Seq > last {
+				return
 			}
-			if err != nil || c.Seq > last {
-				break
-			}
-			if entry, ok := s.change(&c); ok {
-				if err = w.Write(entry); err != nil {
-					full = c.Seq
-				}
+			full = c.Seq
+			entry, ok := s.change(&c)
+			if err = errors.Join(err, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
+				return
 			}
 		}
-		if err == nil {
-			err = w.Close()
-		}
-		return err
 	})
 	return full, err
 }

@@ -16,32 +16,31 @@ import (
 	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
-// document is one that is served: a file on disk, and where and as what it is
-// found.
+// document is a served document: a file on disk, and the path and type that it is served
+// with.
 type document struct {
-	// Path is where it is served, relative to its set: "resourcelist.xml".
+	// Path is its path within its set: "resourcelist.xml".
 	Path string `json:"path"`
-	// File is its name in the folder of the shelf, and that of its compressed
-	// twin with ".gz" behind, where Packed says that there is one.
+	// File is its name in the folder of the shelf. If Packed, it has a compressed twin,
+	// whose name ends with ".gz".
 	File   string `json:"file"`
 	Packed bool   `json:"packed,omitempty"`
-	// Type is the media type. Length and SHA256, in hexadecimal digits, are those
-	// of File, and so is MD5.
+	// Type is the media type. Length, SHA256 and MD5 are those of File; the hashes are in
+	// hexadecimal digits.
 	Type   string `json:"type"`
 	Length int64  `json:"length"`
 	SHA256 string `json:"sha256"`
 	MD5    string `json:"md5"`
 	// Modified is when it was written.
 	Modified time.Time `json:"modified"`
-	// Dropped is when it ceased to be named by others; zero while it is named.
+	// Dropped is when other documents ceased to name it; zero while they do.
 	Dropped time.Time `json:"dropped,omitzero"`
 }
 
 // hashes is the attribute hash of an entry about the document (DOC-55).
 func (d *document) hashes() string { return "md5:" + d.MD5 + " sha-256:" + d.SHA256 }
 
-// catalogue is all that is on a shelf at one moment. It is never changed once it
-// is current.
+// catalogue is everything on a shelf at one moment. Once it is current, it never changes.
 type catalogue struct {
 	// Serial is higher than any number that a file of an earlier catalogue has.
 	Serial    uint64              `json:"serial"`
@@ -56,33 +55,32 @@ func (c *catalogue) clone() *catalogue {
 	return &n
 }
 
-// has reports whether a document is there that others name.
+// has reports whether there is a document at a path that others name.
 func (c *catalogue) has(path string) bool {
 	d, ok := c.Documents[path]
 	return ok && d.Dropped.IsZero()
 }
 
-// catalogueName is the file that says which of the others count.
+// catalogueName is the file that says which of the other files count.
 const catalogueName = "catalogue.json"
 
-// shelf holds the documents of one set of resources in a folder. What it serves
-// changes by replacing one catalogue with the next, in memory by a pointer and on
-// disk by a rename; so documents that name each other appear together, and a
-// process that is killed leaves the old ones or the new ones. Files have names of
-// their own and are never written again.
+// shelf has the documents of one set of resources in a folder. The next catalogue replaces
+// the current one, in memory by a pointer and on disk by a rename. So documents that name
+// each other appear together, and a process that is killed leaves the old ones or the new
+// ones. No file is written twice.
 //
-// What a newer document no longer names is served for the time of linger, so that
-// who reads an older one finds it. The shelf may be shared between goroutines.
+// What a newer document no longer names is served for the time of linger, so that a client
+// that reads the older one finds it. The shelf may be shared between goroutines.
 type shelf struct {
 	dir    string
 	linger time.Duration
 	serial atomic.Uint64
 	shown  atomic.Pointer[catalogue]
-	mu     sync.Mutex // held by swap
+	mu     sync.Mutex // locked by swap
 }
 
-// openShelf opens the shelf in a folder, which it makes where there is none. Files
-// that no catalogue names are removed: they are of a process that was killed.
+// openShelf opens the shelf in a folder, which it makes if there is none. It removes files
+// that the catalogue does not name: a process that was killed left them.
 func openShelf(dir string, linger time.Duration) (*shelf, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("the folder for documents: %w", err)
@@ -97,7 +95,7 @@ func openShelf(dir string, linger time.Duration) (*shelf, error) {
 		return nil, fmt.Errorf("reading the catalogue of documents: %w", err)
 	default:
 		if err := json.Unmarshal(text, c); err != nil {
-			return nil, fmt.Errorf("the catalogue of documents %s can't be read: %w; remove %s, and all documents are built anew", name, err, dir)
+			return nil, fmt.Errorf("the catalogue of documents %s cannot be read: %w; remove %s, and all documents are built anew", name, err, dir)
 		}
 	}
 	s.serial.Store(c.Serial)
@@ -105,7 +103,7 @@ func openShelf(dir string, linger time.Duration) (*shelf, error) {
 	return s, s.clear(c)
 }
 
-// current is what is on the shelf now.
+// current is the catalogue of what is on the shelf now.
 func (s *shelf) current() *catalogue { return s.shown.Load() }
 
 // clear removes the files that c does not name.
@@ -129,9 +127,9 @@ func (s *shelf) clear(c *catalogue) error {
 	return nil
 }
 
-// swap makes the next catalogue out of the current one with change, and then shows
-// it. What change took out of c.Documents or put another document in the place of
-// is removed from disk. After an error everything is as it was.
+// swap makes the next catalogue from the current one with change, and shows it. It removes
+// from disk the documents that change removed from c.Documents or replaced there. After an
+// error everything is as it was.
 func (s *shelf) swap(change func(c *catalogue) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,10 +138,7 @@ func (s *shelf) swap(change func(c *catalogue) error) error {
 	if err := change(c); err != nil {
 		return err
 	}
-	now := time.Now()
-	maps.DeleteFunc(c.Documents, func(_ string, d document) bool {
-		return !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger
-	})
+	maps.DeleteFunc(c.Documents, func(_ string, d document) bool { return s.lingered(&d) })
 	c.Serial = s.serial.Load()
 	if err := s.write(c); err != nil {
 		return fmt.Errorf("writing the catalogue of documents: %w", err)
@@ -157,11 +152,15 @@ func (s *shelf) swap(change func(c *catalogue) error) error {
 	return nil
 }
 
+// lingered reports whether a document was dropped long enough ago to be removed.
+func (s *shelf) lingered(d *document) bool {
+	return !d.Dropped.IsZero() && time.Since(d.Dropped) >= s.linger
+}
+
 // sweep removes what was dropped long enough ago.
 func (s *shelf) sweep() error {
-	now := time.Now()
 	for _, d := range s.current().Documents {
-		if !d.Dropped.IsZero() && now.Sub(d.Dropped) >= s.linger {
+		if s.lingered(&d) {
 			return s.swap(func(*catalogue) error { return nil })
 		}
 	}
@@ -173,15 +172,14 @@ func (s *shelf) write(c *catalogue) error {
 	if err != nil {
 		return err
 	}
-	// The names of the documents' files, before a catalogue names them.
+	// The files of the documents have to be durable before a catalogue names them.
 	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(filepath.Join(s.dir, catalogueName), atomicfile.Options{}, text)
 }
 
-// remove deletes the files of a document. One that is still there after that is
-// found by clear.
+// remove deletes the files of a document. If it fails, clear deletes them at the next start.
 func (s *shelf) remove(d *document) {
 	_ = os.Remove(filepath.Join(s.dir, d.File))
 	if d.Packed {
@@ -189,24 +187,24 @@ func (s *shelf) remove(d *document) {
 	}
 }
 
-// put shows documents, each in the place of the one that was at its path.
+// put shows documents. Each replaces the one at its path.
 func (c *catalogue) put(documents ...document) {
 	for _, d := range documents {
 		c.Documents[d.Path] = d
 	}
 }
 
-// drop notes that documents are named no longer.
-func (c *catalogue) drop(now time.Time, paths ...string) {
+// drop records that documents are no longer named. It skips paths without a document.
+func (c *catalogue) drop(paths ...string) {
 	for _, p := range paths {
 		if d, ok := c.Documents[p]; ok && d.Dropped.IsZero() {
-			d.Dropped = now
+			d.Dropped = time.Now()
 			c.Documents[p] = d
 		}
 	}
 }
 
-// paths returns those of the documents that are named, in order.
+// paths returns the paths of the documents that are named, in order.
 func (c *catalogue) paths() []string {
 	var all []string
 	for p, d := range c.Documents {

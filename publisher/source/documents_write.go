@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,17 +21,17 @@ const (
 	zipType = "application/zip"
 
 	packedSuffix = ".gz"
-	// writeBuffer is how much of a document is gathered for one write, in bytes.
+	// writeBuffer is how many bytes of a document one write has.
 	writeBuffer = 256 << 10
 )
 
-// draft is a document that is being written. It ends with Close or, where it is
-// not going to be complete, with CloseWithError.
+// draft is a document that is being written. Close completes it, and CloseWithError gives it
+// up.
 type draft struct {
 	shelf  *shelf
 	doc    document
 	file   *os.File
-	packed *os.File // nil where the document has no compressed twin
+	packed *os.File // nil if the document has no compressed twin
 	buf    *bufio.Writer
 	zip    *gzip.Writer
 	hasher *resourcesync.Hasher
@@ -39,8 +40,8 @@ type draft struct {
 	closed bool
 }
 
-// draft begins a document that is to be served at a path; done gets it when it is
-// complete and on disk. Documents of XML are compressed besides.
+// draft begins a document that will be served at a path. When it is complete and on disk, it
+// is passed to done. Documents of XML get a compressed twin.
 func (s *shelf) draft(at, mediaType string, done func(document)) (*draft, error) {
 	d := &draft{
 		shelf: s, done: done, hasher: resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256),
@@ -55,11 +56,11 @@ func (s *shelf) draft(at, mediaType string, done func(document)) (*draft, error)
 	d.out = io.MultiWriter(d.buf, d.hasher)
 	if d.doc.Packed {
 		if d.packed, err = create(name + packedSuffix); err != nil {
-			_ = d.CloseWithError(err) // it is returned
+			_ = d.CloseWithError(err) // the first error says more
 			return nil, err
 		}
-		// The fastest: a list of a million resources is written often.
-		d.zip, _ = gzip.NewWriterLevel(d.packed, gzip.BestSpeed) // it knows this level
+		// The fastest level, because a list of a million resources is written often.
+		d.zip, _ = gzip.NewWriterLevel(d.packed, gzip.BestSpeed) // fails only for an unknown level
 		d.out = io.MultiWriter(d.buf, d.hasher, d.zip)
 	}
 	return d, nil
@@ -76,7 +77,8 @@ func create(name string) (*os.File, error) {
 // Write appends to the document.
 func (d *draft) Write(p []byte) (int, error) { return d.out.Write(p) }
 
-// Close ends the document, makes it durable and hands it over.
+// Close makes the document durable and passes it to done. After an error nothing is left of
+// it.
 func (d *draft) Close() error {
 	if d.closed {
 		return nil
@@ -85,12 +87,8 @@ func (d *draft) Close() error {
 	if d.zip != nil {
 		err = errors.Join(err, d.zip.Close(), d.packed.Sync())
 	}
-	if err = errors.Join(err, d.file.Sync()); err != nil {
-		_ = d.CloseWithError(err) // it is returned
-		return fmt.Errorf("writing a document: %w", err)
-	}
-	d.closed = true
-	if err := d.closeFiles(); err != nil {
+	err = errors.Join(err, d.file.Sync(), d.closeFiles())
+	if err != nil {
 		d.shelf.remove(&d.doc)
 		return fmt.Errorf("writing a document: %w", err)
 	}
@@ -103,18 +101,18 @@ func (d *draft) Close() error {
 	return nil
 }
 
-// CloseWithError gives the document up and removes what there is of it.
+// CloseWithError removes what was written of the document.
 func (d *draft) CloseWithError(error) error {
 	if d.closed {
 		return nil
 	}
-	d.closed = true
 	err := d.closeFiles()
 	d.shelf.remove(&d.doc)
 	return err
 }
 
 func (d *draft) closeFiles() error {
+	d.closed = true
 	err := d.file.Close()
 	if d.packed != nil {
 		err = errors.Join(err, d.packed.Close())
@@ -122,8 +120,8 @@ func (d *draft) closeFiles() error {
 	return err
 }
 
-// edition is a group of documents that are to appear together. Those that were
-// written are removed again by discard, unless they were taken.
+// edition is a group of documents that appear together. Discard removes them, unless they
+// were shown.
 type edition struct {
 	shelf     *shelf
 	number    uint64 // in the URLs of parts; no other edition has it
@@ -159,23 +157,47 @@ func (e *edition) compose(at, mediaType string, fill func(w io.Writer) error) er
 	return d.Close()
 }
 
-// write writes a whole document that is never split, such as a Capability List.
-func (e *edition) write(at string, h resourcesync.Head, entries []resourcesync.Entry) error {
+// write writes a document that is never split, such as a Capability List. It has at most
+// maxBytes; zero: as many as the protocol allows.
+func (e *edition) write(at string, h resourcesync.Head, maxBytes int64, entries iter.Seq2[resourcesync.Entry, error]) error {
 	return e.compose(at, xmlType, func(out io.Writer) error {
-		w, err := resourcesync.NewWriter(out, h, resourcesync.WriteOptions{})
-		for i := range entries {
-			if err == nil {
-				err = w.Write(entries[i])
-			}
+		w, err := resourcesync.NewWriter(out, h, resourcesync.WriteOptions{MaxBytes: maxBytes})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.Close()
-		}
-		return err
+		return writeAll(w, entries)
 	})
 }
 
-// discard removes what was written and will not be shown.
+// writeAll writes entries and closes the writer, unless there is an error.
+func writeAll(w interface {
+	Write(e resourcesync.Entry) error
+	Close() error
+}, entries iter.Seq2[resourcesync.Entry, error],
+) error {
+	for entry, err := range entries {
+		if err == nil {
+			err = w.Write(entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// each yields the elements of a slice, without an error.
+func each[T any](all []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, x := range all {
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+// discard removes the documents that were not shown.
 func (e *edition) discard() {
 	for i := range e.documents {
 		e.shelf.remove(&e.documents[i])
@@ -183,10 +205,11 @@ func (e *edition) discard() {
 	e.documents = nil
 }
 
-// show puts the documents of the edition on the shelf, and with them whatever
-// change makes of the catalogue. It returns them, number 0 of a list last. After
-// an error they are gone.
+// show puts the documents of the edition on the shelf, and stores what change makes of the
+// catalogue. It returns the documents; number 0 of a list is the last. After an error they
+// are gone.
 func (e *edition) show(change func(c *catalogue) error) ([]document, error) {
+	defer e.discard() // nothing, if they are shown
 	err := e.shelf.swap(func(c *catalogue) error {
 		if err := change(c); err != nil {
 			return err
@@ -195,8 +218,9 @@ func (e *edition) show(change func(c *catalogue) error) ([]document, error) {
 		return nil
 	})
 	if err != nil {
-		e.discard()
 		return nil, err
 	}
-	return e.documents, nil
+	shown := e.documents
+	e.documents = nil
+	return shown, nil
 }

@@ -41,7 +41,7 @@ func testQuiet(t *testing.T, random *rand.Rand) {
 		for range 1 + random.IntN(12) {
 			time.Sleep(time.Duration(random.IntN(900)) * time.Millisecond)
 			x.churn(random, 1+random.IntN(2), time.Now())
-			x.sets[0].moved.ring()
+			x.sets[0].moved.Broadcast()
 		}
 		// One document may wait for another, and each rests for a second at least.
 		time.Sleep(max(list, dump, archive, rotate) + 4*time.Second)

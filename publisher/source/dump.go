@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,12 +14,12 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// packageEntries is how many entries a package has at most. As many are held in
-// memory while one is written.
+// packageEntries is the most entries of a package. That many are in memory while one is
+// written.
 const packageEntries = 10_000
 
-// item is an entry of a package, and the resource whose bytes go with it; none of
-// what was deleted.
+// item is an entry of a package, and the resource whose bytes go with it. What was deleted
+// has no bytes.
 type item struct {
 	resource Resource
 	change   *Change // nil in a Resource Dump
@@ -30,20 +31,63 @@ type packager struct {
 	folder   *Folder
 }
 
-// writePackage writes a package of a dump (DOC-38, DOC-43). Items whose file has
-// changed since it was indexed are left out, and returned.
+// dump is what was written of a dump: its packages, the entries that list them, and the
+// resources that were left out.
+type dump struct {
+	packages []packaging
+	entries  []resourcesync.Entry
+	left     []Resource
+}
+
+// writePackages writes the packages of a dump, each with at most PackageBytes and
+// packageEntries, at paths that begin with name. Span is what the dump as a whole is about.
+// There is at least one package.
+func (s *packager) writePackages(ctx context.Context, e *edition, name, capability string, span packaging, items iter.Seq2[item, error]) (d dump, err error) {
+	var gathered []item
+	var size int64
+	flush := func(until time.Time) error {
+		p := packaging{Path: fmt.Sprintf("dumps/%s-%d.zip", name, len(d.packages)+1), At: span.At, From: span.From, Until: until}
+		head := resourcesync.Head{Capability: capability, At: p.At, From: p.From, Until: p.Until, Links: []resourcesync.Link{s.composer.upLink()}}
+		left, err := s.writePackage(ctx, e, p.Path, head, gathered)
+		if err != nil {
+			return err
+		}
+		d.packages, d.entries, d.left = append(d.packages, p), append(d.entries, s.composer.packageEntry(p, e.last())), append(d.left, left...)
+		gathered, size, span.From = gathered[:0], 0, until
+		return nil
+	}
+	for x, err := range items {
+		if err == nil && len(gathered) > 0 && (size+x.resource.Length > s.composer.schedule.PackageBytes || len(gathered) == packageEntries) {
+			until := span.Until
+			if x.change != nil {
+				until = x.change.At // no two changes have the same instant
+			}
+			err = flush(until)
+		}
+		if err != nil {
+			return d, err
+		}
+		gathered, size = append(gathered, x), size+x.resource.Length
+	}
+	if len(gathered) > 0 || len(d.packages) == 0 {
+		err = flush(span.Until)
+	}
+	return d, err
+}
+
+// writePackage writes a package of a dump (DOC-38, DOC-43). It leaves out items whose file
+// has changed since it was indexed, and returns them.
 func (s *packager) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
-	h.Links = []resourcesync.Link{s.composer.upLink()}
-	try := packageTry{moved: make(map[int]bool)}
+	try := packageTry{changed: make(map[int]bool)}
 	for {
 		at, err := s.tryPackage(ctx, e, path, h, items, &try)
 		switch {
 		case errors.Is(err, errStale):
-			try.moved[at] = true // it was begun with, so the package is of no use
+			try.changed[at] = true // it was begun, so the package cannot be used
 		case err != nil:
 			return nil, err
-		case try.options.Store || readable(filepath.Join(e.shelf.dir, e.last().File)):
-			for i := range try.moved {
+		case try.options.Store || isReadable(filepath.Join(e.shelf.dir, e.last().File)):
+			for i := range try.changed {
 				left = append(left, items[i].resource)
 			}
 			return left, nil
@@ -54,47 +98,50 @@ func (s *packager) writePackage(ctx context.Context, e *edition, path string, h 
 	}
 }
 
-// packageTry is what was learnt of a package by trying to write it.
+// packageTry is what the attempts to write a package have shown.
 type packageTry struct {
-	moved   map[int]bool // items that are left out
+	changed map[int]bool // items to leave out
 	options resourcesync.DumpWriteOptions
 }
 
-// readable reports whether a package is one that readers take. Files that shrink
-// too much when they are compressed make it look like a bomb.
-func readable(name string) bool {
-	f, err := os.Open(name) //nolint:gosec // a file of the shelf
+// isReadable reports whether readers accept a package. Files that shrink too much when they
+// are compressed make it look like a bomb.
+func isReadable(name string) bool {
+	f, size, err := openFile(name)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // only read
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	_, err = resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{})
+	defer f.Close() //nolint:errcheck // it was only read
+	_, err = resourcesync.NewDumpReader(f, size, resourcesync.DumpReadOptions{})
 	return err == nil
 }
 
-// tryPackage is writePackage once. With errStale it returns the item at fault.
+// openFile opens a file to read it, and returns its size.
+func openFile(name string) (f *os.File, size int64, err error) {
+	if f, err = os.Open(name); err != nil { //nolint:gosec // of the shelf, or of an Export
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// tryPackage tries once to write a package. With errStale it returns the number of the item
+// that caused it.
 func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
 	err = e.compose(path, zipType, func(out io.Writer) error {
 		w, err := resourcesync.NewDumpWriter(out, h, try.options)
-		for i := range items {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				break
-			}
-			if try.moved[i] {
+		for i := 0; i < len(items) && err == nil; i++ {
+			if try.changed[i] {
 				continue
 			}
+			at = i
 			var packed bool
-			if packed, err = s.pack(w, i, &items[i]); errors.Is(err, errStale) {
-				at = i
-			} else if err == nil && !packed {
-				try.moved[i] = true
+			if packed, err = s.pack(ctx, w, i, &items[i]); err == nil && !packed {
+				try.changed[i] = true
 			}
 		}
 		if err == nil {
@@ -105,31 +152,33 @@ func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h re
 	return at, err
 }
 
-// pack writes one item, and returns false for one that it passes over, since its
-// file was seen to have changed before anything of it was written. Where that shows
-// later, the error wraps errStale.
-func (s *packager) pack(w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
+// pack writes one item. It returns false if it left the item out, because it saw that the
+// file had changed before it wrote anything of it. If it sees that later, the error wraps
+// errStale.
+func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
 	entry, ok := s.composer.entry(&x.resource)
 	if x.change != nil {
 		entry, ok = s.composer.change(x.change)
 	}
-	if !ok {
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case !ok:
 		return true, nil // it is in no list either
-	}
-	if entry.Change.Removes() {
+	case entry.Change.Removes():
 		return true, w.Write(entry)
 	}
 	f, same, err := s.openIndexed(&x.resource)
 	if f != nil {
-		defer func() { _ = f.Close() }() // only read
+		defer f.Close() //nolint:errcheck // it was only read
 	}
 	if err == nil && f != nil && !same {
-		same, err = sameBytes(f, &x.resource)
+		same, err = hasBytesOf(f, &x.resource)
 	}
 	switch {
 	case err != nil:
-		s.composer.odd.note(s.composer.log, x.resource.Path, fmt.Sprintf("it can't be read: %v", err))
-		return true, nil // it will not be any more so for being told again
+		s.composer.odd.note(s.composer.log, x.resource.Path, fmt.Sprintf("it cannot be read: %v", err))
+		return true, nil // another change would not make it readable
 	case !same:
 		return false, nil
 	}
@@ -137,7 +186,7 @@ func (s *packager) pack(w *resourcesync.DumpWriter, number int, x *item) (packed
 	in := &reading{r: f}
 	err = w.Write(entry, in)
 	if refused := refusedBy(err); refused != nil && refused.Kind != resourcesync.BadPackage {
-		// A name that not every system can have in a package. Nothing was read.
+		// Not every system can have this name in a package. Nothing was read yet.
 		entry.Path = fmt.Sprintf("/unnamed/%d", number+1)
 		err = w.Write(entry, in)
 	}
@@ -167,8 +216,8 @@ func refusedBy(err error) *resourcesync.Error {
 	return e
 }
 
-// openIndexed opens the file of a resource, and tells whether it is, by its size
-// and time, what the index has. It returns nil where there is none any more.
+// openIndexed opens the file of a resource. Same reports whether its size and time are those
+// of the index. If there is no such file any more, it returns nil.
 func (s *packager) openIndexed(r *Resource) (f *os.File, same bool, err error) {
 	f, err = s.folder.Open(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,119 +228,67 @@ func (s *packager) openIndexed(r *Resource) (f *os.File, same bool, err error) {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		_ = f.Close() // only read
+		_ = f.Close() // it was only read
 		return nil, false, err
 	}
 	return f, info.Size() == r.Length && info.ModTime().Equal(r.ModTime), nil
 }
 
-// buildResourceDump writes a Resource Dump when it is time for one and there were
-// changes (DOC-36).
+// buildResourceDump writes a Resource Dump if one is due and there were changes (DOC-36).
 func (s *set) buildResourceDump(ctx context.Context) error {
-	snap, err := s.index.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer snap.Close()
-	h := s.shelf.current().History
-	if n := len(h.Dumps); n > 0 && (!isDue(h.Dumps[n-1].Written, s.composer.schedule.Dump, time.Now()) || h.Dumps[n-1].Last == snap.Last().Seq) {
-		return nil
-	}
-	e := s.shelf.edition()
-	dump, left, err := s.packager.writeResourceDump(ctx, e, snap)
-	if err == nil && len(left) >= leastLeft && len(left) > snap.Len()/2 {
-		err = errEmptied
-	}
-	if err == nil {
-		err = s.renew(left)
-	}
-	if err != nil {
-		e.discard()
-		return err
-	}
-	return s.show(e, func(c *catalogue) error {
-		h := &c.History
-		h.Dumps = append(h.Dumps, dump)
-		keep := s.composer.schedule.KeepDumps
-		if s.composer.schedule.Archive < 0 {
-			keep = 1
+	return s.index.read(func(snap *Snapshot) error {
+		h := s.shelf.current().History
+		if n := len(h.Dumps); n > 0 && (!isDue(h.Dumps[n-1].Written, s.composer.schedule.Dump, time.Now()) || h.Dumps[n-1].Last == snap.Last().Seq) {
+			return nil
 		}
-		s.archivist.expireCollections(c, &h.Dumps, keep)
-		c.notify(resourcesync.ResourceDump, resourceDumpPath, nil, false)
-		return s.archivist.resourceDumpArchive(e, c)
-	})
-}
-
-// writeResourceDump writes the packages of a Resource Dump, the document that lists
-// them, and the same for the archive. It returns what was left out.
-func (s *packager) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (dump collection, left []Resource, err error) {
-	dump = collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
-	var entries []resourcesync.Entry
-	var items []item
-	var size int64
-	flush := func() error {
-		path := fmt.Sprintf("dumps/resourcedump-%d-%d.zip", e.number, len(entries)+1)
-		moved, err := s.writePackage(ctx, e, path, resourcesync.Head{Capability: resourcesync.ResourceDumpManifest, At: snap.At}, items)
+		e := s.shelf.edition()
+		defer e.discard()
+		x, left, err := s.packager.writeResourceDump(ctx, e, snap)
+		if err == nil && len(left) >= leastLeft && len(left) > snap.Len()/2 {
+			err = errEmptied
+		}
+		if err == nil {
+			err = s.renew(left)
+		}
 		if err != nil {
 			return err
 		}
-		left = append(left, moved...)
-		p := packaging{Path: path, At: snap.At}
-		dump.Packages = append(dump.Packages, p)
-		entries = append(entries, s.composer.packageEntry(p, e.last()))
-		items, size = items[:0], 0
-		return nil
-	}
-	for r, err := range snap.Resources() {
-		if err != nil {
-			return dump, left, err
-		}
-		if len(items) > 0 && (size+r.Length > s.composer.schedule.PackageBytes || len(items) == packageEntries) {
-			if err := flush(); err != nil {
-				return dump, left, err
-			}
-		}
-		items, size = append(items, item{resource: r}), size+r.Length
-	}
-	if len(items) > 0 || len(entries) == 0 {
-		if err := flush(); err != nil {
-			return dump, left, err
-		}
-	}
-	for _, path := range []string{dump.Path, resourceDumpPath} {
-		h := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.composer.links("", resourceDumpArchivePath)}
-		if path != resourceDumpPath {
-			if s.composer.schedule.Archive < 0 {
-				continue
-			}
-			h.Links = s.composer.links("", "")
-		}
-		if err := s.composer.writeSplit(e, path, h, entries); err != nil {
-			return dump, left, err
-		}
-	}
-	return dump, left, nil
+		return s.show(e, func(c *catalogue) error {
+			c.History.Dumps = append(c.History.Dumps, x)
+			c.notify(resourcesync.ResourceDump, resourceDumpPath, nil, false)
+			return s.archivist.resourceDumpArchive(e, c)
+		})
+	})
 }
 
-// packageEntry is what a dump says of a package.
+// writeResourceDump writes the packages of a Resource Dump, the document that lists them,
+// and, if there are archives, the same document for the archive. It returns what was left
+// out.
+func (s *packager) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (x collection, left []Resource, err error) {
+	x = collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
+	d, err := s.writePackages(ctx, e, fmt.Sprintf("resourcedump-%d", e.number), resourcesync.ResourceDumpManifest, packaging{At: snap.At}, func(yield func(item, error) bool) {
+		for r, err := range snap.Resources() {
+			if !yield(item{resource: r}, err) {
+				return
+			}
+		}
+	})
+	x.Packages = d.packages
+	head := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.composer.links("", "")}
+	if err == nil && s.composer.schedule.Archive > 0 {
+		_, err = s.composer.writeSplit(e, x.Path, head, each(d.entries))
+	}
+	if err == nil {
+		head.Links = s.composer.links("", resourceDumpArchivePath)
+		_, err = s.composer.writeSplit(e, resourceDumpPath, head, each(d.entries))
+	}
+	return x, d.left, err
+}
+
+// packageEntry is the entry of a package in a dump.
 func (s *composer) packageEntry(p packaging, d *document) resourcesync.Entry {
 	return resourcesync.Entry{
 		Loc: s.url(p.Path), Type: zipType, Length: d.Length, HasLength: true, Hash: d.hashes(),
 		At: p.At, From: p.From, Until: p.Until,
 	}
-}
-
-// writeSplit writes a document that is in memory, in parts if it must.
-func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries []resourcesync.Entry) error {
-	w, _, err := s.split(e, path, h)
-	if err != nil {
-		return err
-	}
-	for i := range entries {
-		if err := w.Write(entries[i]); err != nil {
-			w.Abort(err)
-			return fmt.Errorf("writing %s: %w", path, err)
-		}
-	}
-	return w.Close()
 }

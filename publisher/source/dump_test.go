@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,7 +172,7 @@ func TestNeitherDumpsNorArchives(t *testing.T) {
 	x.build()
 	_, listed := x.read("/capabilitylist.xml")
 	if len(listed) != 2 || listed[0].Capability != resourcesync.ResourceList || listed[1].Capability != resourcesync.ChangeList {
-		t.Errorf("the Capability List has %+v", listed)
+		t.Errorf("the Capability List has %d entries, and none is the Change Dump", len(listed))
 	}
 	x.changes(x.lists())
 	for path := range x.sets[0].shelf.current().Documents {
@@ -201,5 +202,26 @@ func TestLogIsPruned(t *testing.T) {
 		if !errors.Is(err, ErrPruned) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// The first Change Dump is in the Capability List as soon as it exists, also if there are
+// no archives.
+func TestFirstChangeDumpIsListed_DOC32(t *testing.T) {
+	for name, archive := range map[string]time.Duration{"with archives": time.Nanosecond, "without": -1} {
+		t.Run(name, func(t *testing.T) {
+			x := newSite(t, func(o *Options) { o.Schedule.RotateAt, o.Schedule.Archive = 1, archive })
+			x.build()
+			x.write(map[string]string{"a": "A", "b": "B"})
+			if err := x.sets[0].packager.folder.Scan(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x.step(x.sets[0].buildChangeLists)
+			x.step(x.sets[0].buildDumps)
+			_, listed := x.read("/capabilitylist.xml")
+			if !slices.ContainsFunc(listed, func(e resourcesync.Entry) bool { return e.Capability == resourcesync.ChangeDump }) {
+				t.Errorf("the Capability List has %d entries, and none is the Change Dump", len(listed))
+			}
+		})
 	}
 }

@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
-// exportFile is a file that an Export writes.
+// exportFile is a file that an Export publishes.
 type exportFile struct {
 	path string // below the folder of the Export, with slashes
 	from string // the file of the shelf
-	// extra says that nothing depends on it: what is there already may stay instead.
+	// extra says that nothing depends on it: a file that is there already may stay instead.
 	extra bool
 }
 
@@ -28,16 +30,16 @@ type export struct {
 	paths  []string // those of files
 }
 
-// Export writes the documents as files for any web server to serve at the public
-// URL, each where its URL leads, with compressed twins (.gz) beside those of XML.
-// The resources are not among them: they are below data/ of each set. The folder may
-// be one that is published, or lie within one: a Folder knows what an Export wrote.
+// Export writes the documents as files that any web server can serve at the public URL. Each
+// has the path of its URL, and those of XML have compressed twins (.gz) beside them. It writes
+// no resources: the web server has to serve them below data/ of each set. The folder may be one
+// that is published, or lie within one: a Folder knows what an Export wrote.
 //
-// A document appears when all that it names is there. What an earlier Export wrote
-// and this one has not is removed by the next, so that who is reading can finish, and
-// so is what is left of one that was killed. An index.html or robots.txt of somebody
-// else stays. In a folder that is published every other file stays, too, and the error
-// names the first that is in the way of a document.
+// A document appears after everything that it names. If this Export does not write what an
+// earlier one wrote, the next one removes it, so that clients that are reading it can finish.
+// Export also removes what a killed one left. An index.html or robots.txt that no Export wrote
+// stays. In a folder that is published, every other file stays, too, and the error names the
+// first one that is in the place of a document.
 func (s *Source) Export(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return err
@@ -54,8 +56,8 @@ func (s *Source) Export(dir string) error {
 	if err != nil {
 		return err
 	}
-	// First of all that these files are documents: a Folder may be watching, and this
-	// process be killed before it is done.
+	// The record comes first: a Folder that watches has to know that these files are
+	// documents, even if this process is killed before it is done.
 	both := append(slices.Clone(x.paths), append(x.before.Paths, stray...)...)
 	slices.Sort(both)
 	both = slices.Compact(both)
@@ -63,7 +65,7 @@ func (s *Source) Export(dir string) error {
 		return err
 	}
 	for _, f := range x.files {
-		if err := place(f.from, x.at(f.path)); err != nil {
+		if err := putFile(f.from, x.at(f.path)); err != nil {
 			return err
 		}
 	}
@@ -76,12 +78,9 @@ func (s *Source) Export(dir string) error {
 	return x.record(now)
 }
 
-// without returns what of all is not among those.
+// without returns what is in all and not in those, each once.
 func without(all, those []string) []string {
-	has := make(map[string]bool, len(those))
-	for _, p := range those {
-		has[p] = true
-	}
+	has := pathSet(those)
 	var rest []string
 	for _, p := range all {
 		if !has[p] {
@@ -92,46 +91,53 @@ func without(all, those []string) []string {
 	return rest
 }
 
-// at is where a path of the Export is.
+// pathSet returns a map that is true for each of the paths.
+func pathSet(paths ...[]string) map[string]bool {
+	in := make(map[string]bool)
+	for _, p := range slices.Concat(paths...) {
+		in[p] = true
+	}
+	return in
+}
+
+// at returns the name of the file at a path of the Export.
 func (x *export) at(path string) string { return filepath.Join(x.dir, filepath.FromSlash(path)) }
 
-// collect finds what there is to write, in the order in which it may appear.
+// collect finds what has to be written, in the order in which it may appear.
 func (x *export) collect() error {
-	known := make(map[string]bool)
-	for _, p := range append(slices.Clone(x.before.Paths), x.before.Before...) {
-		known[p] = true
-	}
+	known := pathSet(x.before.Paths, x.before.Before)
 	for _, set := range append(slices.Clone(x.sets), &set{shelf: x.site}) {
 		below := strings.TrimPrefix(set.composer.base, x.o.PublicURL)
 		c := set.shelf.current()
 		for _, at := range inOrder(c) {
 			d := c.Documents[at]
 			f := exportFile{path: below + at, from: filepath.Join(set.shelf.dir, d.File), extra: set.shelf == x.site && at != descriptionPath}
-			ok, err := x.free(&f, known)
+			ok, err := x.isFree(&f, known)
 			if err != nil {
 				return err
 			}
 			if !ok {
 				continue
 			}
-			x.files = append(x.files, f)
+			x.add(f)
 			if d.Packed {
-				f.path, f.from = f.path+packedSuffix, f.from+packedSuffix
-				x.files = append(x.files, f)
+				x.add(exportFile{path: f.path + packedSuffix, from: f.from + packedSuffix})
 			}
 		}
-	}
-	for _, f := range x.files {
-		x.paths = append(x.paths, f.path)
 	}
 	return nil
 }
 
-// free reports whether a document may be written where it belongs: not over a file of
-// somebody else, if that may be a resource or the document can be done without.
-func (x *export) free(f *exportFile, known map[string]bool) (bool, error) {
+func (x *export) add(f exportFile) {
+	x.files, x.paths = append(x.files, f), append(x.paths, f.path)
+}
+
+// isFree reports whether a document may be written at its path. If a file is there that no
+// Export wrote, it returns false for a document that is extra, and an error if the file may be
+// a resource.
+func (x *export) isFree(f *exportFile, known map[string]bool) (bool, error) {
 	at := x.at(f.path)
-	if _, err := os.Lstat(at); known[f.path] || errors.Is(err, fs.ErrNotExist) || sameFile(at, f.from) {
+	if _, err := os.Lstat(at); known[f.path] || errors.Is(err, fs.ErrNotExist) || sameFile(os.Lstat, at, f.from) {
 		return true, nil
 	}
 	if f.extra {
@@ -145,15 +151,14 @@ func (x *export) free(f *exportFile, known map[string]bool) (bool, error) {
 	return true, nil
 }
 
-// liesIn reports whether a folder is another one or lies in it.
+// liesIn reports whether a folder is the other one or lies in it.
 func liesIn(folder, other string) bool {
 	folder, other = realPath(folder), realPath(other)
 	rel, err := filepath.Rel(other, folder)
 	return err == nil && (rel == "." || filepath.IsLocal(rel))
 }
 
-// realPath is an absolute path without links, as far as it leads to something that is
-// there: the rest is going to be made by its own name.
+// realPath returns an absolute path without links. What does not exist yet keeps its name.
 func realPath(name string) string {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -169,8 +174,8 @@ func realPath(name string) string {
 	}
 }
 
-// record notes what the Export wrote: of all at the top, and of each set beside its
-// documents as well, since the folder that is published may be that one.
+// record stores what the Export wrote: everything in the top folder, and the documents of each
+// set beside them as well, since that folder may be one that is published.
 func (x *export) record(e exported) error {
 	for _, s := range x.sets {
 		if s.name == "" {
@@ -192,7 +197,7 @@ func (x *export) recordIn(below string, e exported) error {
 	return e.write(dir)
 }
 
-// inFolder returns those of the paths that are in a folder, as they are seen from there.
+// inFolder returns the paths that are in a folder, relative to it.
 func inFolder(paths []string, folder string) []string {
 	var in []string
 	for _, p := range paths {
@@ -203,21 +208,18 @@ func inFolder(paths []string, folder string) []string {
 	return in
 }
 
-// inOrder returns the paths of what is named so that each document comes after
-// those that it names: packages and parts, what lists them, the archives, the
-// Capability List.
+// inOrder returns the paths of the documents. Each document comes after those that it names:
+// packages and parts, then what lists them, the archives, and the Capability List.
 func inOrder(c *catalogue) []string {
 	rank := func(path string) int {
 		switch {
 		case path == capabilityListPath:
 			return 4
-		case slices.Contains([]string{resourceListArchivePath, resourceDumpArchivePath, changeListArchivePath, changeDumpArchivePath}, path):
+		case isListed(path) && strings.HasSuffix(path, "-archive.xml"):
 			return 3
-		case path == changeListIndexPath:
+		case isListed(path), path == changeListIndexPath:
 			return 2
-		case slices.ContainsFunc(capabilityPaths, func(p struct{ capability, path string }) bool { return p.path == path }):
-			return 2
-		case strings.HasPrefix(path, "archive/") && strings.Count(path, "-") == 1: // the whole, and no part
+		case strings.HasPrefix(path, "archive/") && strings.Count(path, "-") == 1: // the whole, not a part
 			return 1
 		}
 		return 0
@@ -227,12 +229,12 @@ func inOrder(c *catalogue) []string {
 	return paths
 }
 
-// place puts a file of a shelf where a web server finds it: whole or not at all,
-// and readable for everybody. It is the same file where the file system can do
-// that, which is never written again.
-func place(from, to string) error {
-	if sameFile(from, to) {
-		return nil // to rename one name of a file to another does nothing, and both stay
+// putFile puts a file of a shelf where a web server finds it: whole or not at all, and readable
+// for everybody. If the file system can do that, it is a second name of the same file, which is
+// never written again.
+func putFile(from, to string) error {
+	if sameFile(os.Lstat, from, to) {
+		return nil // rename does nothing with two names of one file, and both would stay
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // for a web server to read
 		return err
@@ -241,25 +243,10 @@ func place(from, to string) error {
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Link(from, temp); err != nil {
-		if err := copyFile(from, temp); err != nil {
-			return fmt.Errorf("writing %s: %w", to, err)
-		}
+	if os.Link(from, temp) != nil {
+		return copyFile(from, to)
 	}
-	if err := os.Chmod(temp, 0o644); err != nil { //nolint:gosec // for a web server to read
-		return err
-	}
-	return os.Rename(temp, to)
-}
-
-// sameFile reports whether two names are those of one file.
-func sameFile(a, b string) bool {
-	one, err := os.Lstat(a)
-	if err != nil {
-		return false
-	}
-	other, err := os.Lstat(b)
-	return err == nil && os.SameFile(one, other)
+	return errors.Join(os.Chmod(temp, 0o644), os.Rename(temp, to)) //nolint:gosec // for a web server to read
 }
 
 func copyFile(from, to string) error {
@@ -267,14 +254,10 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // only read
-	out, err := create(to)
-	if err != nil {
+	defer in.Close() //nolint:errcheck // it was only read
+	readable := atomicfile.Options{Temp: exportTemp + "-*", Prepare: func(f *os.File) error { return f.Chmod(0o644) }}
+	return atomicfile.Write(to, readable, func(out io.Writer) error {
+		_, err := io.Copy(out, in)
 		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
-	return errors.Join(err, out.Close())
+	})
 }

@@ -15,18 +15,18 @@ import (
 const (
 	// exportRecord is the file in which Export remembers what it wrote.
 	exportRecord = ".rspub-export.json"
-	// exportTemp begins the name of a file that Export is writing. No other name
-	// begins with it, except that of the record.
+	// exportTemp begins the name of a file that Export is writing. Of all other names, only
+	// that of the record begins with it.
 	exportTemp = ".rspub-export"
 )
 
 // exported is what Exports wrote to a folder, as paths below it.
 type exported struct {
 	Paths []string `json:"paths"`
-	// Before is what there is still of the Export before.
+	// Before is what is still there of the Export before.
 	Before []string `json:"before,omitempty"`
-	// Shared says that resources are in the folder, too. Else all that is in it belongs
-	// to the documents.
+	// Shared says that there are resources in the folder, too. Otherwise everything in it
+	// belongs to the documents.
 	Shared bool `json:"shared,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func readExported(dir string) (e exported, err error) {
 		err = json.Unmarshal(text, &e)
 	}
 	if err != nil {
-		return e, fmt.Errorf("%s can't be read: %w; remove it, and older documents stay where they are", filepath.Join(dir, exportRecord), err)
+		return e, fmt.Errorf("%s cannot be read: %w; remove it, and older documents stay where they are", filepath.Join(dir, exportRecord), err)
 	}
 	for _, p := range append(e.Paths, e.Before...) {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
@@ -60,32 +60,32 @@ func (e exported) write(dir string) error {
 	return atomicfile.WriteBytes(filepath.Join(dir, exportRecord), atomicfile.Options{}, text)
 }
 
-// output is a folder with documents that Export wrote, as a Folder sees it.
+// output is a folder with documents that Export wrote, for a Folder that it lies in.
 type output struct {
-	folder string // below the Folder, "": the top
+	folder string // below the Folder; empty for the top
 	shared bool
-	files  map[string]bool // by their paths below the Folder
+	files  map[string]bool // by path below the Folder
 }
 
-// outputs finds them, and remembers what it found. It is for one goroutine.
+// outputs finds outputs, and remembers what it found. It is for one goroutine.
 type outputs struct {
 	root *os.Root
 	seen map[string]*output // nil: none
 }
 
 func (o *outputs) in(folder string) *output {
-	if found, ok := o.seen[folder]; ok {
-		return found
-	}
+	found, ok := o.seen[folder]
 	if o.seen == nil {
 		o.seen = make(map[string]*output)
 	}
-	found := readOutput(o.root, folder)
-	o.seen[folder] = found
+	if !ok {
+		found = readOutput(o.root, folder)
+		o.seen[folder] = found
+	}
 	return found
 }
 
-// readOutput reads the record in a folder; nil: there is none that can be read.
+// readOutput reads the record in a folder; nil: there is none, or it cannot be read.
 func readOutput(root *os.Root, folder string) *output {
 	name := join(folder, exportRecord)
 	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
@@ -96,7 +96,7 @@ func readOutput(root *os.Root, folder string) *output {
 	if err != nil || json.Unmarshal(text, &e) != nil {
 		return nil
 	}
-	// At the top there has to be something else to publish.
+	// The top folder always has resources, too.
 	found := &output{folder: folder, shared: e.Shared || folder == "", files: make(map[string]bool)}
 	for _, p := range append(e.Paths, e.Before...) {
 		found.files[join(folder, p)] = true
@@ -104,23 +104,24 @@ func readOutput(root *os.Root, folder string) *output {
 	return found
 }
 
-// have reports whether what is at a path is what Export wrote, and so no resource.
+// have reports whether Export wrote what is at a path, so that it is not a resource.
 func (o *outputs) have(path string) bool {
 	if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], exportTemp) {
 		return true
 	}
-	for i := -1; i < len(path); i++ {
-		if i >= 0 && path[i] != '/' {
-			continue
-		}
-		if found := o.in(path[:max(i, 0)]); found != nil && (!found.shared || found.files[path]) {
+	belongs := func(folder string) bool {
+		found := o.in(folder)
+		return found != nil && (!found.shared || found.files[path])
+	}
+	for folder := range foldersAbove(path) {
+		if belongs(folder) {
 			return true
 		}
 	}
-	return false
+	return belongs("")
 }
 
-// whole reports whether a folder is one of documents alone.
+// whole reports whether a folder has only documents.
 func (o *outputs) whole(folder string) bool {
 	found := o.in(folder)
 	return found != nil && !found.shared

@@ -15,21 +15,17 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// oldTemp ends the names under which Exports of earlier versions wrote. They left such
-// files beside every document; others may have that name, too.
+// oldTemp ends the names of temporary files of Exports of earlier versions. They left such a
+// file beside every document. Other files may have such a name, too.
 const oldTemp = ".new"
 
-// numbered are the names of documents that no other edition has.
+// numbered matches the names of documents that have the number of an edition.
 var numbered = regexp.MustCompile(`^(resourcelist|resourcedump|changelist|changedump)(-[0-9]+){1,3}\.(xml|xml\.gz|zip)$`)
 
-// sweep removes what Exports that were killed left, and those of earlier versions, and
-// returns the documents that nothing tells of. Only what is surely of an Export is
-// taken for that.
+// sweep removes what killed Exports and those of earlier versions left, and returns the
+// documents that no record names. It leaves alone every file that may not be of an Export.
 func (x *export) sweep() (stray []string, err error) {
-	known := make(map[string]bool)
-	for _, p := range slices.Concat(x.paths, x.before.Paths, x.before.Before) {
-		known[p] = true
-	}
+	known := pathSet(x.paths, x.before.Paths, x.before.Before)
 	folders := make(map[string]bool)
 	for p := range known {
 		folders[path.Dir(p)] = true
@@ -53,7 +49,7 @@ func (x *export) sweep() (stray []string, err error) {
 			case !e.Type().IsRegular() || e.Name() == exportRecord:
 				continue
 			case strings.HasPrefix(e.Name(), exportTemp):
-			case temp && (sameFile(x.at(at), x.at(of)) || begins(x.at(at), shelves[of]) || x.wrote(of, x.at(at))):
+			case temp && (sameFile(os.Lstat, x.at(at), x.at(of)) || begins(x.at(at), shelves[of]) || x.wrote(of, x.at(at))):
 			case !temp && !known[at] && x.wrote(at, x.at(at)):
 				stray = append(stray, at)
 				continue
@@ -68,29 +64,24 @@ func (x *export) sweep() (stray []string, err error) {
 	return stray, nil
 }
 
-// begins reports whether a file is the same as another, or has the first of its bytes,
-// as one that was being copied.
+// begins reports whether a file is the same as another, or has the first of its bytes, as a
+// file that was being copied.
 func begins(name, of string) bool {
-	if of == "" || sameFile(name, of) {
+	if of == "" || sameFile(os.Lstat, name, of) {
 		return of != ""
 	}
-	a, err := os.Open(name) //nolint:gosec // beside a document
+	a, copied, err := openFile(name)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = a.Close() }() // only read
-	b, err := os.Open(of)            //nolint:gosec // a file of the shelf
+	defer a.Close() //nolint:errcheck // it was only read
+	b, size, err := openFile(of)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = b.Close() }() // only read
-	one, err := a.Stat()
-	if err != nil {
-		return false
-	}
-	other, err := b.Stat()
-	if err != nil || one.Size() == 0 || one.Size() >= other.Size() {
-		return false // a whole copy may be somebody's own
+	defer b.Close() //nolint:errcheck // it was only read
+	if copied == 0 || copied >= size {
+		return false // a whole copy may belong to the user
 	}
 	part, whole := make([]byte, writeBuffer), make([]byte, writeBuffer)
 	for {
@@ -104,24 +95,20 @@ func begins(name, of string) bool {
 	}
 }
 
-// wrote reports whether a file, which is or was going to be at a path, is a document of
-// this Source that has a number: by its name and by what it says.
+// wrote reports whether a file is a document of this Source that has a number, by the path where
+// it is or was going to be, and by its content.
 func (x *export) wrote(at, name string) bool {
 	if !numbered.MatchString(path.Base(at)) {
 		return false
 	}
-	f, err := os.Open(name) //nolint:gosec // in the folder of documents
+	f, size, err := openFile(name)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // only read
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
+	defer f.Close() //nolint:errcheck // it was only read
 	var h resourcesync.Head
 	if strings.HasSuffix(at, ".zip") {
-		r, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{})
+		r, err := resourcesync.NewDumpReader(f, size, resourcesync.DumpReadOptions{})
 		if err != nil {
 			return false
 		}

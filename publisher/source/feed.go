@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
@@ -17,11 +18,10 @@ const fed = 1000
 // feed records the changes that the outbox lacks. The outbox stores their numbers, so none is
 // recorded twice, whenever the process is killed.
 func (s *set) feed(ctx context.Context) error {
-	snap, err := s.index.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer snap.Close()
+	return s.index.read(func(snap *Snapshot) error { return s.feedFrom(ctx, snap) })
+}
+
+func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
 	offset, err := s.offset(snap)
 	if err != nil {
 		return err
@@ -29,40 +29,44 @@ func (s *set) feed(ctx context.Context) error {
 	after := max(s.changes.Recorded(), offset) - offset
 	if begin, at := snap.Begin(); after < begin {
 		if after > 0 {
-			s.composer.log.Error("changes are missing in the outbox and in the log; subscribers are not told of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
+			s.composer.log.Error("changes are missing in the outbox and in the log; subscribers are not notified of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
 		}
 		after = begin
 	}
 	var found []Change
-	var changes []publisher.Change
-	record := func() error {
-		if len(changes) == 0 {
-			return nil
-		}
-		if err := s.changes.Record(ctx, changes...); err != nil {
-			return fmt.Errorf("recording changes: %w", err)
-		}
-		if s.hooks.Recorded != nil {
-			s.hooks.Recorded(s.name, found)
-		}
-		found, changes = nil, changes[:0]
-		return nil
-	}
 	for c, err := range snap.Changes(after) {
+		if err == nil && len(found) == fed {
+			err = s.record(ctx, found, offset)
+			found = nil
+		}
 		if err != nil {
 			return err
 		}
-		if entry, ok := s.composer.change(&c); ok {
-			found = append(found, c)
+		found = append(found, c)
+	}
+	return s.record(ctx, found, offset)
+}
+
+// record records changes in the outbox, except those that no document can have.
+func (s *set) record(ctx context.Context, found []Change, offset uint64) error {
+	var changes []publisher.Change
+	found = slices.DeleteFunc(found, func(c Change) bool {
+		entry, ok := s.composer.change(&c)
+		if ok {
 			changes = append(changes, publisher.Change{Seq: c.Seq + offset, At: c.At, Entry: entry})
 		}
-		if len(changes) == fed {
-			if err := record(); err != nil {
-				return err
-			}
-		}
+		return !ok
+	})
+	if len(found) == 0 {
+		return nil
 	}
-	return record()
+	if err := s.changes.Record(ctx, changes...); err != nil {
+		return fmt.Errorf("recording changes: %w", err)
+	}
+	if s.hooks.Recorded != nil {
+		s.hooks.Recorded(s.name, found)
+	}
+	return nil
 }
 
 // offset is how far the numbers of the log are behind those of the outbox. It is zero until

@@ -139,12 +139,7 @@ func (f *Folder) finished() {
 	}
 }
 
-func (f *Folder) signal() {
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
-}
+func (f *Folder) signal() { poke(f.changed) }
 
 // happened handles an event at a path.
 func (f *Folder) happened(path string) {
@@ -160,13 +155,13 @@ func (f *Folder) lost() { f.pending.everything(time.Now().Add(f.o.Settle)) }
 // ignores reports whether what is at a path, in a folder that is not ignored
 // itself, is left out.
 func (f *Folder) ignores(path string, folder bool) bool {
-	return f.excluded[path] || f.hidden.one(path, folder) || f.rules.one(path, folder)
+	return f.excluded[path] || f.hidden.match(path, folder) || f.rules.match(path, folder)
 }
 
 // ignoresAbove reports whether a folder on the way to a path is left out.
 func (f *Folder) ignoresAbove(path string) bool {
-	for i := range len(path) {
-		if path[i] == '/' && f.ignores(path[:i], true) {
+	for folder := range foldersAbove(path) {
+		if f.ignores(folder, true) {
 			return true
 		}
 	}

@@ -7,33 +7,33 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// history is what the documents of a set have to know of those before them. It is
-// part of the catalogue, so that it changes together with them.
+// history is what the documents of a set need to know about earlier ones. It is stored in
+// the catalogue, so it changes together with them.
 type history struct {
 	// Site is the URL that the documents were written for.
 	Site string `json:"site"`
-	// The open Change List begins at From, with the change after After, in the
-	// document Open, and its last change is Last.
+	// The open Change List begins at From, with the change after After. Its document is
+	// Open, and its last change is Last.
 	From  time.Time `json:"from"`
 	After uint64    `json:"after"`
 	Open  string    `json:"open"`
 	Last  uint64    `json:"last"`
-	// Recent is what the Change List of recent changes has, where there are Periods.
+	// Recent is what the Change List of recent changes has, if there are Periods.
 	Recent recent `json:"recent,omitzero"`
-	// Periods are those of closed Change Lists, oldest first.
+	// Periods are the closed Change Lists, oldest first.
 	Periods []period `json:"periods,omitempty"`
-	// List is the Resource List, Lists are those in the archive, and Dumps the
-	// Resource Dumps, oldest first.
+	// List is the Resource List, and Lists are those in the archive. Dumps are the Resource
+	// Dumps. The oldest is first.
 	List  collection   `json:"list"`
 	Lists []collection `json:"lists,omitempty"`
 	Dumps []collection `json:"dumps,omitempty"`
-	// Notices are what the framework channel has yet to be told, and Noticed is
-	// the number of the last one that there was.
+	// Notices wait to be recorded for the framework channel. Noticed is the number of the
+	// newest one that there ever was.
 	Notices []notice `json:"notices,omitempty"`
 	Noticed uint64   `json:"noticed"`
 	// Offset is added to the numbers of changes before they are recorded.
 	Offset uint64 `json:"offset,omitempty"`
-	// Capabilities are the entries of the Capability List in a word each.
+	// Capabilities has a word for each entry of the Capability List.
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
@@ -52,40 +52,51 @@ type period struct {
 	// Its changes are those after After up to Last.
 	After uint64 `json:"after"`
 	Last  uint64 `json:"last"`
-	// Path is that of its Change List. Indexed says that the index of Change Lists
+	// Path is the path of its Change List. Indexed says that the index of Change Lists
 	// has it, and not only the archive.
 	Path    string `json:"path"`
 	Indexed bool   `json:"indexed"`
-	// Dump is the path of its Change Dump, empty as long as there is none, and
-	// Packages are those of the dump.
+	// Dump is the path of its Change Dump, and Packages are those of the dump. Dump is
+	// empty until the dump is written.
 	Dump     string      `json:"dump,omitempty"`
 	Packages []packaging `json:"packages,omitempty"`
 }
 
-// packaging is a package of a dump, and what it is about.
+// packaging is a package of a dump: the state at At, or the changes from From until Until.
 type packaging struct {
-	Path      string    `json:"path"`
-	At        time.Time `json:"at,omitzero"`
-	Completed time.Time `json:"completed,omitzero"`
-	From      time.Time `json:"from,omitzero"`
-	Until     time.Time `json:"until,omitzero"`
+	Path  string    `json:"path"`
+	At    time.Time `json:"at,omitzero"`
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 }
 
-// collection is a Resource List or Resource Dump, of the state at At.
+// collection is a Resource List or Resource Dump of the state at At.
 type collection struct {
-	At        time.Time   `json:"at"`
-	Completed time.Time   `json:"completed,omitzero"`
-	Last      uint64      `json:"last"`    // the last change before At
-	Written   time.Time   `json:"written"` // by the clock, and not by the resources
-	Path      string      `json:"path"`
-	Parts     []string    `json:"parts,omitempty"`
-	Packages  []packaging `json:"packages,omitempty"`
-	// Held says that the current document is of this collection, too, so that its
-	// packages are to stay when the collection leaves the archive.
-	Held bool `json:"held,omitempty"`
+	At       time.Time   `json:"at"`
+	Last     uint64      `json:"last"`    // the last change before At
+	Written  time.Time   `json:"written"` // by the clock, and not by the resources
+	Path     string      `json:"path"`
+	Parts    []string    `json:"parts,omitempty"`
+	Packages []packaging `json:"packages,omitempty"`
 }
 
-// notice is something that is told on the framework channel.
+// paths are the paths of the collection and of all that it lists.
+func (x *collection) paths() []string {
+	return append(pathsOf(x.Packages), append(slices.Clone(x.Parts), x.Path)...)
+}
+
+// dumpPaths are the paths of the Change Dump of the period and of its packages.
+func (p *period) dumpPaths() []string { return append(pathsOf(p.Packages), p.Dump) }
+
+func pathsOf(packages []packaging) []string {
+	paths := make([]string, len(packages))
+	for i := range packages {
+		paths[i] = packages[i].Path
+	}
+	return paths
+}
+
+// notice is something to publish on the framework channel.
 type notice struct {
 	Seq        uint64                  `json:"seq"`
 	At         time.Time               `json:"at"`
@@ -96,14 +107,13 @@ type notice struct {
 	Change     resourcesync.ChangeType `json:"change"`
 }
 
-// maxNotices bounds how many notices wait. Without a hub to tell them there are
-// none.
+// maxNotices bounds how many notices wait. Without a hub there are none.
 const maxNotices = 1000
 
 // notify adds a notice.
 func (h *history) notify(n notice) {
 	h.Noticed++
-	n.Seq = h.Noticed
+	n.Seq, n.At = h.Noticed, time.Now().UTC()
 	if len(h.Notices) >= maxNotices {
 		h.Notices = h.Notices[1:]
 	}

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// DefaultIgnore returns the patterns that are in force where FolderOptions.Ignore is
-// nil: what version control, editors, desktops and network file systems keep in
-// folders for themselves. Those that begin with a dot matter only where such names are
-// published at all (FolderOptions.Hidden).
+// DefaultIgnore returns the patterns for a nil FolderOptions.Ignore: what version control,
+// editors, desktops and network file systems store in folders for themselves. Those that begin
+// with a dot matter only if such names are published at all (FolderOptions.Hidden).
 func DefaultIgnore() []string {
 	return []string{
 		".git/", ".hg/", ".svn/", // version control
@@ -20,7 +19,7 @@ func DefaultIgnore() []string {
 	}
 }
 
-// hiddenRules leave out names that begin with a dot, unless o says otherwise.
+// hiddenRules returns rules that leave out names that begin with a dot, unless o allows them.
 func hiddenRules(o *FolderOptions) (rules, error) {
 	if o.Hidden {
 		return nil, nil
@@ -32,17 +31,17 @@ func hiddenRules(o *FolderOptions) (rules, error) {
 	return parseRules(patterns)
 }
 
-// rules say what of a folder is left out. They are lines of a .gitignore: the
-// last that matches decides; "!" in front takes back; "/" at the end means folders
-// only; with a "/" elsewhere a pattern is matched from the top of the folder, else
-// at every depth; "*", "?" and "[...]" match within a name; "**" stands for any
-// number of names. What is in an ignored folder can't be taken back. Empty lines
-// and those that begin with "#" and a space say nothing.
+// rules say what is left out of a folder. They are lines of a .gitignore, and the last one that
+// matches decides. A pattern with "!" in front includes again what an earlier one left out,
+// except in a folder that is left out itself. A pattern with "/" at the end matches only
+// folders. One with a "/" elsewhere matches from the top of the folder, and any other at every
+// depth. "*", "?" and "[...]" match within a name, and "**" matches any number of names. Empty
+// lines and those that begin with "#" and a space are comments.
 type rules []rule
 
 type rule struct {
 	names      []string // patterns of names; "**" for any number of names
-	back       bool
+	include    bool
 	folderOnly bool
 }
 
@@ -54,7 +53,7 @@ func parseRules(patterns []string) (rules, error) {
 		}
 		r, ok := parseRule(pattern)
 		if !ok {
-			return nil, fmt.Errorf("%q is no pattern of names: write it as in a .gitignore, such as *.tmp, build/ or /docs/**/draft-?.txt", pattern)
+			return nil, fmt.Errorf("%q is not a pattern of names: write it as in a .gitignore, such as *.tmp, build/ or /docs/**/draft-?.txt", pattern)
 		}
 		all = append(all, r)
 	}
@@ -62,7 +61,7 @@ func parseRules(patterns []string) (rules, error) {
 }
 
 func parseRule(pattern string) (r rule, ok bool) {
-	pattern, r.back = strings.CutPrefix(pattern, "!")
+	pattern, r.include = strings.CutPrefix(pattern, "!")
 	pattern, r.folderOnly = strings.CutSuffix(pattern, "/")
 	if !strings.Contains(pattern, "/") {
 		pattern = "**/" + pattern
@@ -73,20 +72,20 @@ func parseRule(pattern string) (r rule, ok bool) {
 			return r, false
 		}
 	}
-	// A trailing "**" means what is inside, and not the folder itself.
+	// A trailing "**" matches what is inside, and not the folder itself.
 	if last := len(r.names) - 1; r.names[last] == "**" {
 		r.names = append(r.names, "*")
 	}
 	return r, true
 }
 
-// one reports whether the rules ignore a path, provided that they don't ignore the
-// folder it is in.
-func (rs rules) one(p string, folder bool) bool {
+// match reports whether the rules leave out a path. They must not leave out the folder that it
+// is in.
+func (rs rules) match(p string, folder bool) bool {
 	names := strings.Split(p, "/")
 	for _, r := range slices.Backward(rs) {
 		if (folder || !r.folderOnly) && matchNames(r.names, names) {
-			return !r.back
+			return !r.include
 		}
 	}
 	return false

@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 		for want, paths := range map[bool]string{true: c.yes, false: c.no} {
 			for _, p := range strings.Fields(paths) {
 				p, folder := strings.CutSuffix(p, "/")
-				if rs.one(p, folder) != want {
+				if rs.match(p, folder) != want {
 					t.Errorf("%s: %q, folder %v, is ignored: %v", c.patterns, p, folder, !want)
 				}
 			}
@@ -57,12 +57,12 @@ func TestDefaultIgnore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"a~", ".a.swp", "x/.#a", ".~lock.a.odt#", "~$a.docx", ".DS_Store", "a/Thumbs.db", ".nfs000000000123456789abcdef"} {
-		if !rs.one(p, false) {
+		if !rs.match(p, false) {
 			t.Errorf("%q is a resource", p)
 		}
 	}
 	for _, p := range []string{".a", ".htaccess", "..data", ".well-known", "a.tmp", "a", "#a", "a#", ".nfs", ".git", "lost+found", ".swallow"} {
-		if rs.one(p, false) {
+		if rs.match(p, false) {
 			t.Errorf("%q is no resource", p)
 		}
 	}
@@ -78,7 +78,7 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		// What ignores files ignores folders of that name.
-		if rs.one(path, false) && !rs.one(path, true) {
+		if rs.match(path, false) && !rs.match(path, true) {
 			t.Errorf("%q ignores the file %q alone", pattern, path)
 		}
 	})

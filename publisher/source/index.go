@@ -12,29 +12,28 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// Resource is a regular file of the folder as it was when it was hashed.
+// Resource is a regular file of the folder, as it was when it was hashed.
 type Resource struct {
-	// Path is where it is below the folder: the bytes of its name as the file
-	// system has them, with "/" between, no "/" in front. It need not be UTF-8.
-	// See EscapePath.
+	// Path is its path below the folder, such as "a/b.txt". The names in it are the bytes
+	// that the file system has, which need not be UTF-8. See EscapePath.
 	Path string
-	// ModTime is the time of its last modification, in UTC. It is zero where the
-	// file system has one that no document can hold (before year 1, after 9999).
+	// ModTime is the time of its last modification, in UTC. It is zero if no document can
+	// have that time, which is before year 1 or after 9999.
 	ModTime time.Time
 	// Length is its size in bytes.
 	Length int64
 	// SHA256 and MD5 are digests of its bytes.
 	SHA256 [32]byte
 	MD5    [16]byte
-	// MediaType is what MediaType said of it. It has no parameters.
+	// MediaType is what the function MediaType returned. It has no parameters.
 	MediaType string
 }
 
-// Hash is what documents say in the attribute hash: "md5:... sha-256:..." (DOC-55).
+// Hash is the attribute hash in documents: "md5:... sha-256:..." (DOC-55).
 func (r *Resource) Hash() string { return fmt.Sprintf("md5:%x sha-256:%x", r.MD5, r.SHA256) }
 
-// sameBytes reports whether r and o are the same to whoever fetches them.
-func (r *Resource) sameBytes(o *Resource) bool {
+// equal reports whether a client that fetches r and o gets the same.
+func (r *Resource) equal(o *Resource) bool {
 	return r.Length == o.Length && r.SHA256 == o.SHA256 && r.MediaType == o.MediaType
 }
 
@@ -42,50 +41,45 @@ func (r *Resource) sameBytes(o *Resource) bool {
 type Change struct {
 	// Seq counts the changes of the index: 1, 2, 3 and so on.
 	Seq uint64
-	// At is when it was detected, in UTC and whole microseconds. It is later than
-	// that of every change before, and than the At of every Snapshot taken before.
+	// At is when it was detected, in UTC and whole microseconds. It is later than the At of
+	// every earlier change and of every earlier Snapshot.
 	At time.Time
 	// Change is resourcesync.Created, Updated or Deleted.
 	Change resourcesync.ChangeType
-	// Resource is what it was changed to. Of a deleted one there is only the Path.
+	// Resource is the resource after the change. If it was deleted, only Path is set.
 	Resource Resource
 }
 
 // Errors of an Index.
 var (
-	// ErrLocked is wrapped by what OpenIndex returns where another process has
-	// the index open.
+	// ErrLocked: OpenIndex wraps it if another process has the index open.
 	ErrLocked = boltfile.ErrLocked
-	// ErrNewer is wrapped by what OpenIndex returns where a newer version of this
-	// program wrote the index.
+	// ErrNewer: OpenIndex wraps it if a newer version of this program wrote the index.
 	ErrNewer = boltfile.ErrNewer
-	// ErrNoBaseline is returned by Snapshot before the first scan is finished.
+	// ErrNoBaseline: Snapshot returns it before the first scan is finished.
 	ErrNoBaseline = errors.New("the first scan of the folder is not finished")
-	// ErrPruned is wrapped by what Snapshot.Changes yields where changes that were
-	// asked for are not in the log any more.
+	// ErrPruned: Snapshot.Changes wraps it if the log no longer has the changes.
 	ErrPruned = errors.New("the log of changes begins later")
-	// ErrClosed is returned by an index that was closed.
+	// ErrClosed: the index was closed.
 	ErrClosed = errors.New("the index is closed")
 )
 
 const indexName = "index.db"
 
-// Index is what is known of a folder, on disk: its resources by path, and the log
-// of their changes. Both are written in one transaction, so that the resources
-// are always those of the first scan with the whole log applied. It may be
-// shared between goroutines.
+// Index is the record of a folder on disk: its resources by path, and the log of their
+// changes. One transaction writes both, so the resources are always those of the first scan
+// with the whole log applied. It may be shared between goroutines.
 type Index struct {
 	db *boltfile.DB
 
-	// mu is held by whoever writes. It guards head, which is that of the last
-	// commit, and the snapshots that are open.
+	// mu is locked to write. It guards the head of the last commit, and the open snapshots.
 	mu   sync.Mutex
 	head head
 	open map[*Snapshot]struct{}
 }
 
-// OpenIndex opens the index in a folder of its own, which it creates where there
-// is none. Only one process can have it open: another gets ErrLocked at once.
+// OpenIndex opens the index in a folder of its own, which it creates if it is missing. Only
+// one process can have it open: another gets ErrLocked at once.
 func OpenIndex(dir string) (*Index, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:gosec // the operator names the folder
 		return nil, fmt.Errorf("creating the state folder %s: %w", dir, err)
@@ -102,7 +96,7 @@ func OpenIndex(dir string) (*Index, error) {
 	return x, nil
 }
 
-// fileOptions are those of the index.
+// fileOptions are the options of the database.
 func fileOptions() boltfile.Options {
 	return boltfile.Options{
 		Buckets: [][]byte{bucketMeta, bucketResources, bucketLog}, Format: format, Closed: ErrClosed,
@@ -111,27 +105,19 @@ func fileOptions() boltfile.Options {
 }
 
 // Len returns the number of resources.
-func (x *Index) Len() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.head.count
-}
-
-// lastSeq is the number of the newest change; 0: there is none.
-func (x *Index) lastSeq() uint64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.head.last.seq
-}
+func (x *Index) Len() int { return x.state().count }
 
 // Ready reports whether the first scan is finished.
-func (x *Index) Ready() bool {
+func (x *Index) Ready() bool { return x.state().ready }
+
+// state returns the head of the last commit.
+func (x *Index) state() head {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.head.ready
+	return x.head
 }
 
-// Get returns the resource at a path, and false where there is none.
+// Get returns the resource at a path, and false if there is none.
 func (x *Index) Get(path string) (Resource, bool, error) {
 	r, err := x.record(path)
 	if err != nil || r == nil {
@@ -140,7 +126,7 @@ func (x *Index) Get(path string) (Resource, bool, error) {
 	return r.Resource, true, nil
 }
 
-// record returns what is stored of a path, nil: nothing.
+// record returns the record of a path; nil: there is none.
 func (x *Index) record(path string) (r *record, err error) {
 	err = x.view(func(tx *boltfile.Tx) error {
 		r, err = getRecord(tx, path)
@@ -149,9 +135,9 @@ func (x *Index) record(path string) (r *record, err error) {
 	return r, err
 }
 
-// view runs fn in a transaction that reads. It has to be a short one: bbolt can
-// reuse no page, nor let its file grow past what is mapped, while it lasts.
+// view runs fn in a transaction that reads. Fn has to be short: while it runs, bbolt cannot
+// reuse pages, nor let its file grow past what is mapped.
 func (x *Index) view(fn func(tx *boltfile.Tx) error) error { return x.db.View(fn) }
 
-// Close releases the index. It waits for what is read and written at the time.
+// Close releases the index. It waits for reads and writes that are under way.
 func (x *Index) Close() error { return x.db.Close() }

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// step is what was found at a path: a resource, or (nil) none.
+// step is what was found at a path: a resource, or nil.
 type step struct {
 	path string
 	now  *record
@@ -21,33 +22,40 @@ type batch struct {
 	tx   *boltfile.Tx
 	head *head
 	now  int64 // microseconds since 1970
-	// undo is what was at the paths before the batch; nil: nothing.
+	// undo is what was at the paths before the batch; nil: nothing was there.
 	undo map[string]*Resource
 }
 
-// apply writes what was found, and logs what is a change: not before the first
-// scan is finished, and not where the bytes are those that the index has. It
-// returns how many changes it logged. Where it fails, nothing is written.
+// apply writes what was found, and logs what has changed. It logs nothing before the first
+// scan is finished, and not if the bytes are those in the index. It returns how many changes
+// it logged. After an error nothing is written.
 func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	err = x.update(func(tx *boltfile.Tx, h *head) error {
-		b := batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}}
-		before := h.last.seq
+	return x.logged(now, func(b *batch) error {
 		for _, s := range steps {
 			if err := b.step(s); err != nil {
 				return err
 			}
 		}
-		// Before the commit, so that who sees its pages finds what to undo. If it
-		// fails, this is what still stands there.
+		// Before the commit, so that a snapshot that reads its pages finds what to undo. If
+		// the commit fails, what is undone is what is there.
 		for s := range x.open {
 			s.keep(b.undo)
 		}
-		logged = int(h.last.seq - before) //nolint:gosec // at most a few per step
 		return nil
 	})
-	return logged, err
+}
+
+// logged runs fn on a batch in a transaction, and returns how many changes it logged.
+func (x *Index) logged(now time.Time, fn func(b *batch) error) (n int, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	err = x.update(func(tx *boltfile.Tx, h *head) error {
+		before := h.last.seq
+		err := fn(&batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
+		n = int(h.last.seq - before) //nolint:gosec // at most a few per step
+		return err
+	})
+	return n, err
 }
 
 func (b *batch) step(s step) error {
@@ -61,52 +69,36 @@ func (b *batch) step(s step) error {
 	case s.now == nil:
 		return b.remove(s.path, old)
 	case old == nil:
-		if err := b.displace(s.path); err != nil {
-			return err
+		if err = b.displace(s.path); err == nil {
+			err = b.log(resourcesync.Created, s.now)
 		}
 		b.head.count++
-		if err := b.log(resourcesync.Created, s.now); err != nil {
-			return err
-		}
-	case !old.sameBytes(&s.now.Resource):
-		if err := b.log(resourcesync.Updated, s.now); err != nil {
-			return err
-		}
+	case !old.equal(&s.now.Resource):
+		err = b.log(resourcesync.Updated, s.now)
+	}
+	if err != nil {
+		return err
 	}
 	b.remember(s.path, old)
 	return b.tx.Bucket(bucketResources).Put([]byte(s.path), packRecord(s.now))
 }
 
-// displace removes what can't be beside a new resource: a file where its path has
-// a folder, and files below it. They are gone, whatever else is, and whoever
-// copies the folder has to be told so first.
+// displace removes what cannot exist beside a new resource: a file that is a folder now, and
+// files below a folder that is a file now. They are gone in any case, and a copy of the
+// folder has to delete them first.
 func (b *batch) displace(path string) error {
-	for i := range len(path) {
-		if path[i] != '/' {
-			continue
-		}
-		old, err := getRecord(b.tx, path[:i])
-		if err != nil {
-			return err
-		}
-		if old != nil {
-			if err := b.remove(path[:i], old); err != nil {
-				return err
-			}
-		}
-	}
-	var below []string
+	displaced := slices.Collect(foldersAbove(path))
 	prefix := []byte(path + "/")
 	c := b.tx.Bucket(bucketResources).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		below = append(below, string(k))
+		displaced = append(displaced, string(k))
 	}
-	for _, p := range below {
+	for _, p := range displaced {
 		old, err := getRecord(b.tx, p)
-		if err != nil {
-			return err
+		if err == nil && old != nil {
+			err = b.remove(p, old)
 		}
-		if err := b.remove(p, old); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -131,13 +123,13 @@ func (b *batch) remember(path string, old *record) {
 	}
 }
 
-// log writes a change. Where the clock stands or was set back, or a snapshot says
-// that it has all that came before an instant, the change is one microsecond later.
+// log writes a change. Its time is that of the batch, or a microsecond after the last change
+// or snapshot if that is later, for example because the clock was set back.
 func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 	if !b.head.ready {
 		return nil
 	}
-	b.head.last = mark{b.head.last.seq + 1, max(b.now, b.head.floor+1)}
+	b.head.last = place{b.head.last.seq + 1, max(b.now, b.head.floor+1)}
 	b.head.floor = b.head.last.at
 	c := Change{Seq: b.head.last.seq, At: time.UnixMicro(b.head.last.at).UTC(), Change: change, Resource: r.Resource}
 	log := b.tx.Bucket(bucketLog)
@@ -145,50 +137,40 @@ func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 	return log.Put(seqKey(c.Seq), packChange(&c, r.stat.mtime))
 }
 
-// renew logs those of the resources as updated that the index has still with these
-// bytes, and returns how many. It is for whom nothing else would be told: of the
-// others the log has a later change.
+// renew logs as updated those of the resources that the index still has with these bytes, and
+// returns how many. Of the others the log has a later change.
 func (x *Index) renew(now time.Time, resources []Resource) (logged int, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	err = x.update(func(tx *boltfile.Tx, h *head) error {
-		b := batch{tx: tx, head: h, now: now.UnixMicro()}
-		before := h.last.seq
+	return x.logged(now, func(b *batch) error {
 		for i := range resources {
-			r, err := getRecord(tx, resources[i].Path)
-			if err == nil && r != nil && r.sameBytes(&resources[i]) {
+			r, err := getRecord(b.tx, resources[i].Path)
+			if err == nil && r != nil && r.equal(&resources[i]) {
 				err = b.log(resourcesync.Updated, r)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		logged = int(h.last.seq - before) //nolint:gosec // one for each at most
 		return nil
 	})
-	return logged, err
 }
 
-// baseline says that the first scan is finished: from now on changes are logged.
+// baseline records that the first scan is finished: from now on changes are logged.
 func (x *Index) baseline(now time.Time) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.head.ready {
-		return nil
-	}
 	return x.update(func(_ *boltfile.Tx, h *head) error {
 		if h.ready {
 			return nil
 		}
-		at := mark{at: max(now.UnixMicro(), h.floor)}
+		at := place{at: max(now.UnixMicro(), h.floor)}
 		h.ready, h.baseline, h.last, h.begin, h.floor = true, at.at, at, at, at.at
 		return nil
 	})
 }
 
-// update runs fn on the head and stores what it makes of it. The head is read from the
-// file each time: a commit that failed at the very end may have happened all the same,
-// and nothing is logged over what it logged. Mu is held.
+// update runs fn on the head and stores the result. It reads the head from the file each time,
+// because a commit that failed at the very end may have succeeded nevertheless: what it logged
+// must not be overwritten. The caller has locked mu.
 func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
 	var h head
 	err := x.db.Update(func(tx *boltfile.Tx) (err error) {
@@ -211,21 +193,21 @@ func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
 	return nil
 }
 
-// Cut says which changes the log need not have any more.
+// Cut says which changes Prune may remove.
 type Cut struct {
-	// Before: changes that were detected earlier may go.
+	// Before: changes that were detected earlier may be removed.
 	Before time.Time
-	// AtMost: of later ones all but this many may go, the oldest first; 0: none.
+	// AtMost: of the later ones this many have to stay; 0: all of them.
 	AtMost int
-	// Through is the last change that may go: those after it are needed still.
+	// Through is the number of the last change that may be removed.
 	Through uint64
 }
 
-// pruneStep is how many changes a transaction removes, so that nobody waits long.
+// pruneStep is the most changes that a transaction removes, so that no other waits long.
 const pruneStep = 10_000
 
-// Prune removes changes from the beginning of the log, and returns how many. The
-// log never has holes, and while a Snapshot is open it keeps what that has.
+// Prune removes changes from the beginning of the log, and returns how many. So the log has
+// no holes. While a Snapshot is open, Prune removes nothing.
 func (x *Index) Prune(cut Cut) (removed int, err error) {
 	for {
 		n, err := x.prune(cut)
@@ -258,7 +240,7 @@ func (x *Index) prune(cut Cut) (removed int, err error) {
 			if err := log.Delete(k); err != nil {
 				return err
 			}
-			h.begin = mark{change.Seq, change.At.UnixMicro()}
+			h.begin = place{change.Seq, change.At.UnixMicro()}
 			removed++
 		}
 		return nil

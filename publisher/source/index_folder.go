@@ -10,7 +10,7 @@ import (
 // child is what the index has directly in a folder.
 type child struct {
 	name   string  // with "/" at the end where it is a folder
-	record *record // nil: a folder
+	record *record // nil for a folder
 }
 
 // children yields what the index has directly in a folder ("": the top), in the

@@ -22,25 +22,25 @@ var keyHead = []byte("head")
 // format is the version of the index. In 1, values had no checksums.
 const format = 2
 
-// packVersion is the first byte of every value. A change of the layout below
-// gets a new one, and reads the old ones still.
+// packVersion is the first byte of every value. If the layout below changes, it gets a new
+// number, and the old ones stay readable.
 const packVersion = 1
 
-// errPacked is what an unpacker finds.
+// errPacked is the error of unpacker.done.
 var errPacked = errors.New("a value of the index makes no sense")
 
-// head is what the index knows of itself.
+// head is the state of the index.
 type head struct {
 	ready    bool  // the first scan is finished
 	count    int   // of resources
 	baseline int64 // when the first scan was finished, in microseconds since 1970
-	last     mark  // the last change; before the first one, the baseline
-	begin    mark  // the log has what came after
+	last     place // the last change; before the first one, the baseline
+	begin    place // the log has the changes after it
 	floor    int64 // microseconds since 1970: later changes are after it
 }
 
-// mark is a place in the log.
-type mark struct {
+// place is a place in the log.
+type place struct {
 	seq uint64
 	at  int64 // microseconds since 1970
 }
@@ -57,28 +57,28 @@ func instantOf(t time.Time) instant {
 
 func (i instant) time() time.Time { return time.Unix(i.sec, int64(i.nsec)).UTC() }
 
-// stat says whether a file was changed. Where two are equal and the older was not
-// taken in the moment of a change, the bytes are the same.
+// stat shows whether a file has changed. If two are equal, the bytes are the same, unless the
+// older was read in the moment of a change.
 type stat struct {
 	size    int64
 	mtime   instant
-	changed instant // of the inode (ctime), which nobody can set; mtime where the system has none
-	inode   uint64  // 0 where the system has none
+	changed instant // of the inode (ctime), which nobody can set; mtime if the system has none
+	inode   uint64  // 0 if the system has none
 }
 
 // record is what is stored of a resource.
 type record struct {
 	Resource
 	stat stat
-	// racy: it was changed so shortly before it was hashed that a change after
-	// that may show in no stat.
+	// racy: it was changed so shortly before it was hashed that a later change may not show
+	// in its stat.
 	racy bool
 }
 
 func packHead(h head) []byte {
 	b := []byte{packVersion, flag(h.ready)}
 	b = binary.AppendUvarint(b, uint64(h.count)) //nolint:gosec // never negative
-	for _, m := range []mark{h.last, h.begin} {
+	for _, m := range []place{h.last, h.begin} {
 		b = binary.AppendUvarint(b, m.seq)
 		b = binary.AppendVarint(b, m.at)
 	}
@@ -88,8 +88,8 @@ func packHead(h head) []byte {
 func unpackHead(v []byte) (head, error) {
 	u := unpack(v)
 	h := head{ready: u.byte() == 1, count: int(u.uvarint())} //nolint:gosec // an int when it was written
-	for _, m := range []*mark{&h.last, &h.begin} {
-		*m = mark{u.uvarint(), u.varint()}
+	for _, m := range []*place{&h.last, &h.begin} {
+		*m = place{u.uvarint(), u.varint()}
 	}
 	h.baseline, h.floor = u.varint(), u.varint()
 	return h, u.done("head")
@@ -97,7 +97,7 @@ func unpackHead(v []byte) (head, error) {
 
 func putHead(tx *boltfile.Tx, h head) error { return tx.Bucket(bucketMeta).Put(keyHead, packHead(h)) }
 
-// appendResource writes all of r but its path.
+// appendResource writes all of r except its path.
 func appendResource(b []byte, r *Resource, mtime instant) []byte {
 	b = binary.AppendUvarint(b, uint64(r.Length)) //nolint:gosec // never negative
 	b = appendInstant(b, mtime)
@@ -127,7 +127,7 @@ func unpackRecord(path string, v []byte) (r record, err error) {
 	return r, u.done(path)
 }
 
-// getRecord returns what is stored of a path, nil: nothing.
+// getRecord returns the record of a path; nil: there is none.
 func getRecord(tx *boltfile.Tx, path string) (*record, error) {
 	v := tx.Bucket(bucketResources).Get([]byte(path))
 	if v == nil {
@@ -137,15 +137,15 @@ func getRecord(tx *boltfile.Tx, path string) (*record, error) {
 	return &r, err
 }
 
-// changes are the types of change, by the byte that stands for each.
+// changes are the change types, by the byte that stands for each.
 var changes = resourcesync.ChangeTypes()
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// packChange writes all of a change but its seq. Mtime is that of the resource.
+// packChange writes all of a change except its seq. Mtime is that of the resource.
 func packChange(c *Change, mtime instant) []byte {
 	b := make([]byte, 0, 96+len(c.Resource.Path))
-	b = append(b, packVersion, byte(c.Change.Index())) //nolint:gosec // of one that is not known 255, which is refused when it is read
+	b = append(b, packVersion, byte(c.Change.Index())) //nolint:gosec // an unknown type is 255, which unpackChange refuses
 	b = binary.AppendVarint(b, c.At.UnixMicro())
 	b = binary.AppendUvarint(b, uint64(len(c.Resource.Path)))
 	b = append(b, c.Resource.Path...)
@@ -181,8 +181,8 @@ func flag(b bool) byte {
 	return 0
 }
 
-// unpacker takes a value apart. After the first thing that is missing it returns
-// zeros, and done returns an error.
+// unpacker reads the fields of a value. If one is missing, it returns zeros from then on, and
+// done returns an error.
 type unpacker struct {
 	b   []byte
 	bad bool
@@ -199,9 +199,9 @@ func (u *unpacker) next(n uint64) []byte {
 		u.bad, u.b = true, nil
 		return nil
 	}
-	taken := u.b[:n]
+	field := u.b[:n]
 	u.b = u.b[n:]
-	return taken
+	return field
 }
 
 func (u *unpacker) byte() byte {
@@ -233,7 +233,7 @@ func (u *unpacker) instant() instant {
 	return i
 }
 
-// resource takes the rest.
+// resource reads the rest of the value.
 func (u *unpacker) resource(path string) (r Resource, mtime instant) {
 	r.Path = path
 	r.Length = int64(u.uvarint()) //nolint:gosec // an int64 when it was written
@@ -245,7 +245,7 @@ func (u *unpacker) resource(path string) (r Resource, mtime instant) {
 	return r, mtime
 }
 
-// modTime is the ModTime of a resource.
+// modTime is the ModTime of a resource with this time.
 func modTime(i instant) time.Time {
 	if t := i.time(); t.Year() >= 1 && t.Year() <= 9999 {
 		return t

@@ -14,18 +14,16 @@ import (
 // pageSize is how many resources or changes one transaction reads.
 const pageSize = 1000
 
-// Snapshot is the index at one instant: its resources and its log belong together,
-// whatever is written meanwhile. It may be shared between goroutines, and has to
-// be closed.
+// Snapshot is the index at one instant: its resources and its log belong together, whatever
+// is written meanwhile. It may be shared between goroutines, and has to be closed.
 //
-// It reads in pages, each in a short transaction of its own, since a long one
-// would keep bbolt from using free pages, and from growing, for as long as
-// somebody writes a dump. What stood at a path that was written after the
-// snapshot is kept in memory until Close: that much more does a snapshot cost, and
-// no more.
+// It reads in pages, each in its own short transaction: during a long one, such as the
+// writing of a dump, bbolt could neither use free pages nor grow. If a path is written after
+// the snapshot, what was there before stays in memory until Close. That is all the memory
+// that a snapshot needs.
 type Snapshot struct {
-	// At is the instant. Every change up to it is in the snapshot, and every
-	// change that is not in it will be later than At.
+	// At is the instant. The snapshot has every change up to At, and every other change
+	// will be later than At.
 	At time.Time
 
 	x    *Index
@@ -33,11 +31,11 @@ type Snapshot struct {
 	last Change
 
 	mu   sync.Mutex
-	undo map[string]*Resource // what stood there; nil: nothing
+	undo map[string]*Resource // what was there before; nil: nothing
 }
 
-// Snapshot returns the index as it is now. Before the first scan is finished there
-// is none, and the error is ErrNoBaseline.
+// Snapshot returns the index as it is now. Before the first scan is finished, the error is
+// ErrNoBaseline.
 func (x *Index) Snapshot() (*Snapshot, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -45,8 +43,8 @@ func (x *Index) Snapshot() (*Snapshot, error) {
 		return nil, ErrNoBaseline
 	}
 	s := &Snapshot{x: x, undo: map[string]*Resource{}}
-	// The instant is stored, so that a change is later even where the clock is
-	// set back and the process started anew.
+	// The instant is stored, so that later changes get later times even if the clock is set
+	// back and the process restarts.
 	err := x.update(func(tx *boltfile.Tx, h *head) (err error) {
 		h.floor = max(time.Now().UnixMicro(), h.floor)
 		s.At, s.head = time.UnixMicro(h.floor).UTC(), *h
@@ -63,7 +61,17 @@ func (x *Index) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// Close gives free what the snapshot holds. It may be called more than once.
+// read runs do on a snapshot, and closes it.
+func (x *Index) read(do func(snap *Snapshot) error) error {
+	snap, err := x.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	return do(snap)
+}
+
+// Close releases the memory of the snapshot. It may be called again.
 func (s *Snapshot) Close() {
 	s.x.mu.Lock()
 	defer s.x.mu.Unlock()
@@ -73,22 +81,22 @@ func (s *Snapshot) Close() {
 // Len returns the number of resources.
 func (s *Snapshot) Len() int { return s.head.count }
 
-// Last returns the newest change. Before the first change it has Seq 0, and At is
-// the end of the first scan. Where it was pruned it has only Seq and At.
+// Last returns the newest change. Before the first change it has Seq 0, and At is the end of
+// the first scan. If it was pruned, it has only Seq and At.
 func (s *Snapshot) Last() Change { return s.last }
 
-// Baseline returns when the first scan was finished. Every change since then was
-// in the log, though its beginning may have been pruned.
+// Baseline returns when the first scan was finished. The log had every change since then,
+// but its beginning may have been pruned.
 func (s *Snapshot) Baseline() time.Time { return time.UnixMicro(s.head.baseline).UTC() }
 
-// Begin says how far the log reaches back: it has every change after seq, which is
-// every change after at.
+// Begin returns how far the log reaches back: it has every change after seq, that is, every
+// change after at.
 func (s *Snapshot) Begin() (seq uint64, at time.Time) {
 	return s.head.begin.seq, time.UnixMicro(s.head.begin.at).UTC()
 }
 
-// Resources yields the resources in the order of the bytes of their paths. After
-// an error it ends.
+// Resources yields the resources in the order of the bytes of their paths. After an error it
+// ends.
 func (s *Snapshot) Resources() iter.Seq2[Resource, error] { return s.ResourcesAfter("") }
 
 // ResourcesAfter yields the resources after a path, which need not be that of a resource.
@@ -117,8 +125,7 @@ func paged[P, T any](begin P, read func(at P) (page []T, next P, more bool, err 
 	}
 }
 
-// page returns resources after a path, the path they reach to, and whether there
-// is more.
+// page returns resources after a path, the last of their paths, and whether there are more.
 func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
 	err = s.x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
@@ -142,8 +149,8 @@ func (s *Snapshot) page(after string) (page []Resource, end string, more bool, e
 	return s.restore(page, after, end, more), end, more, nil
 }
 
-// restore puts a page back to what it was. The page reaches from after to end, or
-// to the last path where there is no more.
+// restore undoes what was written since the snapshot in a page. The page reaches from after
+// to end or, if there are no more, to the last path.
 func (s *Snapshot) restore(page []Resource, after, end string, more bool) []Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +170,7 @@ func (s *Snapshot) restore(page []Resource, after, end string, more bool) []Reso
 	return page
 }
 
-// keep takes in what stood at paths before they were written.
+// keep stores what was at paths before they were written.
 func (s *Snapshot) keep(undo map[string]*Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +181,8 @@ func (s *Snapshot) keep(undo map[string]*Resource) {
 	}
 }
 
-// Changes yields the changes after a seq, oldest first. Where the log begins later
-// it yields an error that wraps ErrPruned, and no change. After an error it ends.
+// Changes yields the changes after a seq, oldest first. If the log begins later, it yields
+// an error that wraps ErrPruned, and no change. After an error it ends.
 func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {
 	return paged(after, s.changes)
 }
@@ -183,7 +190,7 @@ func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {
 // changes reads a page of the changes after a seq.
 func (s *Snapshot) changes(after uint64) (page []Change, last uint64, more bool, err error) {
 	if seq, at := s.Begin(); after < seq {
-		return nil, 0, false, fmt.Errorf("%w: it has those after number %d, of %v, and those after number %d were asked for", ErrPruned, seq, at, after)
+		return nil, 0, false, fmt.Errorf("%w: it has the changes after number %d, of %v, but those after number %d are needed", ErrPruned, seq, at, after)
 	}
 	if after >= s.head.last.seq {
 		return nil, after, false, nil
@@ -204,7 +211,7 @@ func (s *Snapshot) changes(after uint64) (page []Change, last uint64, more bool,
 			page = append(page, c)
 		}
 		if len(page) == 0 {
-			return fmt.Errorf("%w: change number %d is not in the log", ErrPruned, next)
+			return missingChange(next)
 		}
 		return nil
 	})

@@ -362,7 +362,7 @@ func FuzzUnpack(f *testing.F) {
 	c := Change{Seq: 1, At: time.UnixMicro(5).UTC(), Change: resourcesync.Updated, Resource: made("a", "b").Resource}
 	f.Add(packRecord(made("a", "b")))
 	f.Add(packChange(&c, instant{1, 2}))
-	f.Add(packHead(head{ready: true, count: 3, baseline: 4, last: mark{1, 2}, begin: mark{3, 4}, floor: 5}))
+	f.Add(packHead(head{ready: true, count: 3, baseline: 4, last: place{1, 2}, begin: place{3, 4}, floor: 5}))
 	f.Fuzz(func(t *testing.T, v []byte) {
 		if h, err := unpackHead(v); err == nil {
 			if again, err := unpackHead(packHead(h)); err != nil || again != h {

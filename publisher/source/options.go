@@ -16,88 +16,87 @@ import (
 
 // Options configure a Source. PublicURL, StateDir and Sets are required.
 type Options struct {
-	// PublicURL is where Handler is reached from outside, such as
-	// https://example.org/. All documents have URLs below it.
+	// PublicURL is the URL of Handler for others, such as https://example.org/. All
+	// documents have URLs below it.
 	PublicURL string
-	// StateDir is a folder for the index, the documents and the outbox. It is for
-	// one Source at a time, and not within any of the sets.
+	// StateDir is a folder for the index, the documents and the outbox. Only one Source at
+	// a time can use it. It may lie in the folder of a set, which leaves it out.
 	StateDir string
-	// Sets are the folders. A single one may have no name.
+	// Sets are the folders. If there is only one, it may have no name.
 	Sets []Set
-	// Hubs are told of every change. Without any there are documents alone.
+	// Hubs are notified of every change. Without any, there are only documents.
 	Hubs []publisher.Hub
-	// Every is how long a change waits at most for others before it is published;
-	// zero: publisher.DefaultEvery.
+	// Every is how long a change waits at most for others before it is published; zero:
+	// publisher.DefaultEvery.
 	Every time.Duration
 	// Schedule says when documents are written and how long they are kept.
 	Schedule Schedule
 	// Client makes the requests to hubs. Nil: one with sensible limits.
 	Client publisher.Doer
-	// Hooks are told what happens.
+	// Hooks are called when something happens.
 	Hooks Hooks
-	// Log is told what happens, too. Nil: nobody is.
+	// Log receives what happens. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Set is a folder whose resources are published together: with a Capability List,
-// documents and a topic of their own (SRC-01, SRC-15).
+// Set is a folder whose resources are published together, with their own Capability List,
+// documents and topic (SRC-01, SRC-15).
 type Set struct {
-	// Name is the first segment of the path of all that is published of the set:
-	// lower case letters, digits and hyphens. A set without a name has it at the
-	// top, and is the only one.
+	// Name is the first segment of all paths of the set: lower case letters, digits and
+	// hyphens. A set without a name is the only one, and its paths begin at the top.
 	Name string
-	// Folder is what is scanned.
+	// Folder says what is scanned.
 	Folder FolderOptions
 }
 
-// Schedule says when documents are written and how long they are kept. What is
-// zero stands for the default, and a negative duration for never.
+// Schedule says when documents are written and how long they are kept. A zero field has its
+// default, which is at the end of each comment, and a negative duration means never.
 type Schedule struct {
-	// ChangeList is how often the Change List is written at most, and once more as
-	// long for each thousand changes in it. A first change is in it at once. 1 s.
+	// ChangeList is the shortest time between two writes of the Change List. Each thousand
+	// changes in it add as much again. The first change after a while is in it at once. 1 s.
 	ChangeList time.Duration
-	// RotateAt is how many changes a Change List has at most before it is closed, and
-	// Rotate how long it is added to. 50,000, which is the most there may be, 30 days.
+	// RotateAt is the number of changes after which a Change List is closed, 50,000 at most.
+	// Rotate is the age after which it is closed. 50,000 and 30 days.
 	Rotate   time.Duration
 	RotateAt int
-	// ResourceList is how often the Resource List is written at most, where there
-	// are changes. A large one is written less often, so that this takes no more
-	// than a tenth of the time. 1 min.
+	// ResourceList is the shortest time between two writes of the Resource List after changes.
+	// A large one is written less often, so that writing takes at most a tenth of the time.
+	// 1 min.
 	ResourceList time.Duration
-	// Dump is how often a Resource Dump is written where there are changes. Never:
-	// there are no Change Dumps either, which are written when a Change List is
+	// Dump is how often a Resource Dump is written if there were changes. If it is negative,
+	// there are no Change Dumps either, which are otherwise written when a Change List is
 	// closed. 24 h.
 	Dump time.Duration
-	// Archive is how often a Resource List is put in the archive where there are
-	// changes. Never: there are no archives. 24 h.
+	// Archive is how often a Resource List is put into the archive if there were changes. If
+	// it is negative, there are no archives. 24 h.
 	Archive time.Duration
-	// KeepChanges is how long closed Change Lists and their dumps are listed
-	// beside the open one, KeepArchive how long they and Resource Lists are found
-	// in the archives. 7 and 30 days.
+	// KeepChanges is how long closed Change Lists and their dumps are listed beside the open
+	// one. KeepArchive is how long they and Resource Lists stay in the archives. 7 and 30
+	// days.
 	KeepChanges, KeepArchive time.Duration
-	// KeepDumps is how many Resource Dumps there are, the current one among them.
-	// Each takes the space of the folder. 2.
+	// KeepDumps is how many Resource Dumps are kept, including the current one. Each needs as
+	// much space as the folder. 2.
 	KeepDumps int
-	// PackageBytes is how large a package of a dump gets before there is another,
-	// counted before compression. A larger resource has one to itself. 1 GiB.
+	// PackageBytes is the size of a package of a dump, before compression. A larger resource
+	// gets a package of its own. 1 GiB.
 	PackageBytes int64
-	// Linger is how long the parts of an older list are served, for who is
+	// Linger is how long the parts of a replaced list are served, for clients that are still
 	// reading it. 10 min.
 	Linger time.Duration
 }
 
-// Hooks are called when something has happened. They must not wait long. Any may
-// be nil, and one may be called from several goroutines.
+// Hooks are called when something has happened. They must not wait long. Any of them may be nil,
+// and several goroutines may call one.
 type Hooks struct {
-	// Recorded is told of changes that are on disk and are going to be published.
+	// Recorded gets changes that are on disk and will be published.
 	Recorded func(set string, changes []Change)
-	// Posted is told of each POST of a notification to a hub, and its answer.
+	// Posted gets each POST of a notification to a hub, and its answer.
 	Posted func(set string, p publisher.Posted)
-	// Built is told the URLs of documents that have just appeared or changed.
+	// Built gets the URLs of documents that have just appeared or changed.
 	Built func(set string, urls []string)
 }
 
-// withDefaults checks o and fills in what is zero.
+// withDefaults checks o and sets the fields that are zero.
 func (o Options) withDefaults() (Options, error) {
 	if err := o.checkURL(); err != nil {
 		return o, err
@@ -106,15 +105,15 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("the Source needs a folder for its state (StateDir)")
 	}
 	if len(o.Sets) == 0 {
-		return o, errors.New("the Source has no folder: give it a set at least")
+		return o, errors.New("the Source has no folder: give it at least one set")
 	}
 	seen := make(map[string]bool)
 	for _, s := range o.Sets {
 		switch {
 		case s.Name == "" && len(o.Sets) > 1:
-			return o, errors.New("of several sets each needs a name")
-		case s.Name != "" && (!setName.MatchString(s.Name) || taken[s.Name]):
-			return o, fmt.Errorf("a set can't be called %q: use lower case letters, digits and hyphens, and none of the names that documents have", s.Name)
+			return o, errors.New("of several sets, each needs a name")
+		case s.Name != "" && (!setName.MatchString(s.Name) || reserved[s.Name]):
+			return o, fmt.Errorf("%q cannot be the name of a set: use lower case letters, digits and hyphens, and not data, changes, framework, archive or dumps", s.Name)
 		case seen[s.Name]:
 			return o, fmt.Errorf("two sets are called %q", s.Name)
 		}
@@ -130,10 +129,10 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) checkURL() error {
 	u, err := url.Parse(o.PublicURL)
 	if strings.Contains(o.PublicURL, "@") && (err != nil || u.User != nil) {
-		return errors.New("the public URL has a user name or password, which everybody would see: give it without what ends in @, such as https://example.org/")
+		return errors.New("the public URL has a user name or password, which everybody would see: remove everything up to the @, as in https://example.org/")
 	}
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("the public URL %q is none: give the address under which others reach this Source, such as https://example.org/", o.PublicURL)
+		return fmt.Errorf("%q cannot be the public URL: give the address where others reach this Source, such as https://example.org/", o.PublicURL)
 	}
 	if !strings.HasSuffix(o.PublicURL, "/") {
 		o.PublicURL += "/"
@@ -143,14 +142,14 @@ func (o *Options) checkURL() error {
 
 var (
 	setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$`)
-	// taken are the first segments of paths that a Source has itself.
-	taken = map[string]bool{"data": true, "changes": true, "framework": true, "archive": true, "dumps": true}
+	// reserved are the first segments of paths within a set.
+	reserved = map[string]bool{"data": true, "changes": true, "framework": true, "archive": true, "dumps": true}
 )
 
 const (
 	day = 24 * time.Hour
-	// mostKept bounds each list of closed or archived documents: as many as a document
-	// can list, with the open one.
+	// mostKept bounds each list of closed or archived documents. With the open one, that is
+	// as many as a document can list.
 	mostKept = 49_999
 )
 

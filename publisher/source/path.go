@@ -1,22 +1,22 @@
 package source
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
+	"net/url"
 	"strings"
 )
 
-// ErrPath is wrapped by what UnescapePath returns of what is no path.
+// ErrPath: UnescapePath wraps it for what is not the path of a resource.
 var ErrPath = errors.New("not the path of a resource")
 
 const upperHex = "0123456789ABCDEF"
 
-// EscapePath returns a path as it stands in a URL, relative to that of the folder:
-// every byte but letters, digits, "-", ".", "_", "~" and the "/" between names is
-// percent-encoded, so that it means the same to every reader, inside XML as well.
-// Names stay as they are, byte by byte, in whatever Unicode form they have or none.
-// UnescapePath is its inverse.
+// EscapePath returns a path as a URL relative to that of the folder. It percent-encodes every
+// byte except letters, digits, "-", ".", "_", "~" and the "/" between names, so that every
+// reader understands it in the same way, inside XML as well. It encodes the bytes of names as
+// they are, in whatever Unicode form. UnescapePath is its inverse.
 func EscapePath(path string) string {
 	plain := 0
 	for plain < len(path) && isPlain(path[plain]) {
@@ -44,50 +44,38 @@ func isPlain(c byte) bool {
 		c == '-' || c == '.' || c == '_' || c == '~' || c == '/'
 }
 
-// UnescapePath returns the path that a piece of a URL names, as it came over the
-// wire (url.URL.EscapedPath). It takes what other clients encode otherwise than
-// EscapePath. What can be no path of a resource gives an error that wraps ErrPath.
+// UnescapePath returns the path that the rest of a URL names, as it came over the wire
+// (url.URL.EscapedPath). It accepts what other clients encode in another way than EscapePath.
+// If no resource can have that path, the error wraps ErrPath.
 func UnescapePath(escaped string) (string, error) {
-	path, err := unescape(escaped)
+	path, err := url.PathUnescape(escaped)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %q: %w", ErrPath, escaped, err)
 	}
 	if !validPath(path) {
 		return "", fmt.Errorf("%w: %q", ErrPath, path)
 	}
-	// A "/" inside of a name would be a name of two.
+	// A "/" inside a name would make two names of it.
 	if strings.Count(path, "/") != strings.Count(escaped, "/") {
 		return "", fmt.Errorf("%w: %q has an encoded slash", ErrPath, escaped)
 	}
 	return path, nil
 }
 
-func unescape(s string) (string, error) {
-	i := strings.IndexByte(s, '%')
-	if i < 0 {
-		return s, nil
+// foldersAbove yields the folders on the way to a path, from the top down, without the top
+// folder itself.
+func foldersAbove(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range len(path) {
+			if path[i] == '/' && !yield(path[:i]) {
+				return
+			}
+		}
 	}
-	b := append(make([]byte, 0, len(s)), s[:i]...)
-	for ; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
-			continue
-		}
-		if len(s)-i < 3 {
-			return "", fmt.Errorf("%w: %q ends in the middle of a percent-encoded byte", ErrPath, s)
-		}
-		var c [1]byte
-		if _, err := hex.Decode(c[:], []byte(s[i+1:i+3])); err != nil {
-			return "", fmt.Errorf("%w: %q has a %% without two hexadecimal digits", ErrPath, s)
-		}
-		b = append(b, c[0])
-		i += 2
-	}
-	return string(b), nil
 }
 
-// validPath reports whether a file system may have a file at a path below a
-// folder, and nowhere else. Unlike fs.ValidPath it takes names that are not UTF-8.
+// validPath reports whether a path names a file below a folder. Unlike fs.ValidPath, it
+// accepts names that are not UTF-8.
 func validPath(path string) bool {
 	if strings.IndexByte(path, 0) >= 0 {
 		return false

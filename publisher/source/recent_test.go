@@ -234,7 +234,7 @@ func TestLongListsRest(t *testing.T) {
 		x.sets[0].writeDocuments(ctx, g)
 		change := func() {
 			x.churn(random, 2, time.Now())
-			x.sets[0].moved.ring()
+			x.sets[0].moved.Broadcast()
 		}
 		time.Sleep(10 * time.Second)
 		before, listed := written.Load(), len(x.log(0))
@@ -254,7 +254,7 @@ func TestLongListsRest(t *testing.T) {
 		for len(x.log(0)) == listed {
 			x.churn(random, 2, time.Now())
 		}
-		x.sets[0].moved.ring()
+		x.sets[0].moved.Broadcast()
 		time.Sleep(time.Millisecond)
 		if written.Load() == before {
 			t.Error("a change after a while of quiet is not in the list at once")

@@ -2,124 +2,79 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// buildResourceList writes the Resource List where resources have changed since
-// (DOC-34, DOC-35), and another one for the archive when it is time for that. It
-// holds one part in memory at most, whatever the number of resources.
+// buildResourceList writes the Resource List if resources have changed since (DOC-34,
+// DOC-35), and another one for the archive when it is due. It keeps at most one part in
+// memory, whatever the number of resources.
 func (s *set) buildResourceList(ctx context.Context) (next time.Time, err error) {
-	if err := s.writeDueLists(ctx); err != nil {
+	if err := s.index.read(func(snap *Snapshot) error { return s.writeDueLists(ctx, snap) }); err != nil {
 		return next, err
 	}
 	lists := s.shelf.current().History.Lists
-	if n := len(lists); s.composer.schedule.Archive > 0 && n > 0 && lists[n-1].Last != s.index.lastSeq() {
+	if n := len(lists); s.composer.schedule.Archive > 0 && n > 0 && lists[n-1].Last != s.index.state().last.seq {
 		next = lists[n-1].Written.Add(s.composer.schedule.Archive)
 	}
 	return earlier(next, s.archivist.nextExpiry(lists)), nil
 }
 
-func (s *set) writeDueLists(ctx context.Context) error {
-	snap, err := s.index.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer snap.Close()
-	e := s.shelf.edition()
-	var paths []string
-	c := s.shelf.current()
+func (s *set) writeDueLists(ctx context.Context, snap *Snapshot) error {
+	c, e := s.shelf.current(), s.shelf.edition()
+	defer e.discard()
+	var list, archived collection
+	var err error
 	if h := &c.History; !c.has(resourceListPath) || h.List.Last != snap.Last().Seq || h.List.At.After(snap.At) {
-		paths = append(paths, resourceListPath)
+		list, err = s.composer.writeResourceList(ctx, e, snap, resourceListPath, resourceListArchivePath)
 	}
-	if s.archiveDue(&c.History, snap) {
-		paths = append(paths, fmt.Sprintf("archive/resourcelist-%d.xml", e.number))
+	if err == nil && s.archiveDue(&c.History, snap) {
+		archived, err = s.composer.writeResourceList(ctx, e, snap, fmt.Sprintf("archive/resourcelist-%d.xml", e.number), "")
 	}
-	if len(paths) == 0 {
-		return s.expireLists()
-	}
-	written, err := s.composer.writeResourceLists(ctx, e, snap, paths)
-	if err != nil {
-		e.discard()
+	switch {
+	case err != nil:
 		return err
+	case list.Path == "" && archived.Path == "":
+		return s.expireArchive(c.History.Lists, s.archivist.resourceListArchive)
 	}
+	existed := c.has(resourceListPath)
 	return s.show(e, func(c *catalogue) error {
 		h := &c.History
-		if written[0].Path == resourceListPath {
-			existed := s.shelf.current().has(resourceListPath)
-			c.drop(time.Now(), h.List.Parts...)
-			h.List, written = written[0], written[1:]
-			c.notify(resourcesync.ResourceList, resourceListPath, h.List.Parts, existed)
+		if list.Path != "" {
+			c.drop(h.List.Parts...)
+			h.List = list
+			c.notify(resourcesync.ResourceList, resourceListPath, list.Parts, existed)
 		}
-		if len(written) == 0 {
+		if archived.Path == "" {
 			return nil
 		}
-		h.Lists = append(h.Lists, written...)
+		h.Lists = append(h.Lists, archived)
 		return s.archivist.resourceListArchive(e, c)
 	})
 }
 
 // archiveDue reports whether it is time for a Resource List in the archive.
 func (s *set) archiveDue(h *history, snap *Snapshot) bool {
-	if s.composer.schedule.Archive < 0 {
-		return false
+	if n := len(h.Lists); n > 0 {
+		return s.composer.schedule.Archive > 0 && isDue(h.Lists[n-1].Written, s.composer.schedule.Archive, time.Now()) && h.Lists[n-1].Last != snap.Last().Seq
 	}
-	if len(h.Lists) == 0 {
-		return true
-	}
-	last := h.Lists[len(h.Lists)-1]
-	return isDue(last.Written, s.composer.schedule.Archive, time.Now()) && last.Last != snap.Last().Seq
+	return s.composer.schedule.Archive > 0
 }
 
-// writeResourceLists writes the same list at each of the paths.
-func (s *composer) writeResourceLists(ctx context.Context, e *edition, snap *Snapshot, paths []string) ([]collection, error) {
-	var writers []*resourcesync.Splitter
-	var sinks []*parts
-	abort := func(err error) error {
-		for _, w := range writers {
-			w.Abort(err)
-		}
-		return fmt.Errorf("writing the Resource List: %w", err)
-	}
-	for _, path := range paths {
-		archive := resourceListArchivePath
-		if path != resourceListPath {
-			archive = ""
-		}
-		w, p, err := s.split(e, path, resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", archive)})
-		if err != nil {
-			return nil, abort(err)
-		}
-		writers, sinks = append(writers, w), append(sinks, p)
-	}
-	for r, err := range snap.Resources() {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return nil, abort(err)
-		}
-		entry, ok := s.entry(&r)
-		for _, w := range writers {
-			if !ok {
-				break
-			}
-			if err := w.Write(entry); err != nil {
-				return nil, abort(err)
+// writeResourceList writes a Resource List at a path, with a link to its archive if there is
+// one.
+func (s *composer) writeResourceList(ctx context.Context, e *edition, snap *Snapshot, path, archive string) (collection, error) {
+	head := resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", archive)}
+	parts, err := s.writeSplit(e, path, head, func(yield func(resourcesync.Entry, error) bool) {
+		for r, err := range snap.Resources() {
+			entry, ok := s.entry(&r)
+			if err = errors.Join(err, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
+				return
 			}
 		}
-	}
-	var written []collection
-	for i, w := range writers {
-		if err := w.Close(); err != nil {
-			return nil, abort(err)
-		}
-		written = append(written, collection{
-			At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: paths[i], Parts: slices.Clone(sinks[i].paths),
-		})
-	}
-	return written, nil
+	})
+	return collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: path, Parts: parts}, err
 }

@@ -1,66 +1,60 @@
 package source
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
-// retire takes away what an earlier run wrote and this one is told not to write:
-// nobody would keep it in step, and who begins with an old dump finds no changes
-// since.
+// retire drops what an earlier run wrote and this one does not. Nothing would keep those
+// documents in step with the folder, and a client that begins with an old dump would find no
+// changes since.
 func (s *archivist) retire(e *edition, c *catalogue) error {
-	now := time.Now()
 	if s.composer.schedule.ResourceList < 0 {
-		c.drop(now, append(slices.Clone(c.History.List.Parts), resourceListPath)...)
+		c.drop(c.History.List.paths()...)
 		c.History.List = collection{}
 	}
 	if s.composer.schedule.Dump < 0 {
-		s.retireDumps(c, now)
+		s.retireDumps(c)
 	}
 	if s.composer.schedule.Archive < 0 {
-		return s.retireArchives(e, c, now)
+		return s.retireArchives(e, c)
 	}
 	return nil
 }
 
-func (s *archivist) retireDumps(c *catalogue, now time.Time) {
-	h := &c.History
-	c.drop(now, changeDumpPath, changeDumpArchivePath)
-	s.dropResourceDumps(c, now)
-	for i := range h.Periods {
-		p := &h.Periods[i]
-		c.drop(now, append(pathsOf(p.Packages), p.Dump)...)
+func (s *archivist) retireDumps(c *catalogue) {
+	c.drop(changeDumpPath, changeDumpArchivePath)
+	s.dropResourceDumps(c)
+	for i := range c.History.Periods {
+		p := &c.History.Periods[i]
+		c.drop(p.dumpPaths()...)
 		p.Dump, p.Packages = "", nil
 	}
 }
 
-func (s *archivist) dropResourceDumps(c *catalogue, now time.Time) {
-	c.drop(now, resourceDumpPath, resourceDumpArchivePath)
+func (s *archivist) dropResourceDumps(c *catalogue) {
+	c.drop(resourceDumpPath, resourceDumpArchivePath)
 	for _, d := range c.History.Dumps {
-		c.drop(now, append(pathsOf(d.Packages), d.Path)...)
+		c.drop(d.paths()...)
 	}
 	c.History.Dumps = nil
 }
 
-// retireArchives also sees to it that the Resource List and the dumps, which have
-// links to their archives, are written anew without.
-func (s *archivist) retireArchives(e *edition, c *catalogue, now time.Time) error {
+// retireArchives also drops the Resource List and the dumps, so that they are written anew
+// without the links to their archives.
+func (s *archivist) retireArchives(e *edition, c *catalogue) error {
 	h := &c.History
 	if !c.has(resourceListArchivePath) && !c.has(resourceDumpArchivePath) && !c.has(changeListArchivePath) {
 		return nil
 	}
-	c.drop(now, resourceListPath, resourceListArchivePath, changeListArchivePath, changeDumpArchivePath)
+	c.drop(resourceListPath, resourceListArchivePath, changeListArchivePath, changeDumpArchivePath)
 	for _, l := range h.Lists {
-		c.drop(now, append(slices.Clone(l.Parts), l.Path)...)
+		c.drop(l.paths()...)
 	}
 	h.Lists = nil
-	s.dropResourceDumps(c, now)
+	s.dropResourceDumps(c)
 	h.Periods = slices.DeleteFunc(h.Periods, func(p period) bool {
-		if p.Indexed {
-			return false
+		if !p.Indexed {
+			c.drop(append(p.dumpPaths(), p.Path)...)
 		}
-		c.drop(now, append(pathsOf(p.Packages), p.Path, p.Dump)...)
-		return true
+		return !p.Indexed
 	})
 	return s.changeDumps(e, c)
 }

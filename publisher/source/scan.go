@@ -129,12 +129,10 @@ func (p *pass) visit(ctx context.Context, path string) (visited string, err erro
 		return "", p.folder(ctx, "")
 	}
 	// A folder above it may be something else by now.
-	for i := range len(path) {
-		if path[i] == '/' {
-			if kind, _, err := p.look(path[:i]); kind != isFolder {
-				p.missing(path[:i], err)
-				return path[:i], nil
-			}
+	for folder := range foldersAbove(path) {
+		if kind, _, err := p.look(folder); kind != isFolder {
+			p.missing(folder, err)
+			return folder, nil
 		}
 	}
 	kind, seen, err := p.look(path)
@@ -200,7 +198,7 @@ func (p *pass) missing(path string, err error) {
 // private reports whether a path is left out because of what it may hold, so that it must
 // not stay published.
 func (p *pass) private(path string, folder bool) bool {
-	return p.f.hidden.one(path, folder) || p.documents.have(path)
+	return p.f.hidden.match(path, folder) || p.documents.have(path)
 }
 
 // entry looks at a file in an open folder.

@@ -79,8 +79,8 @@ func (p *pass) leaveOut(path string, state bool) error {
 // stateAbove reports whether a folder on the way to a path, the top included, is one of
 // state.
 func stateAbove(root *os.Root, path string) bool {
-	for i := range len(path) {
-		if path[i] == '/' && disk.Marked(root.Lstat, path[:i]) {
+	for folder := range foldersAbove(path) {
+		if disk.Marked(root.Lstat, folder) {
 			return true
 		}
 	}
@@ -113,7 +113,7 @@ func (p *pass) list(here *os.Root, path string) (names []string, err error) {
 		for _, e := range entries {
 			switch name := e.Name(); {
 			case p.documents.have(join(path, name)):
-			case p.f.hidden.one(join(path, name), e.IsDir()), p.f.excluded[join(path, name)] && disk.Marked(here.Lstat, name):
+			case p.f.hidden.match(join(path, name), e.IsDir()), p.f.excluded[join(path, name)] && disk.Marked(here.Lstat, name):
 				p.hidden++
 			case p.f.ignores(join(path, name), e.IsDir()):
 			case e.IsDir():

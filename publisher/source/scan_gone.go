@@ -135,11 +135,8 @@ func (p *pass) remove(ctx context.Context, paths []string) error {
 // reach is look for a path that was not walked to. It looks at each folder above it first,
 // because the system would follow a link there.
 func (p *pass) reach(path string) (kind, error) {
-	for i := range len(path) {
-		if path[i] != '/' {
-			continue
-		}
-		switch above, _, err := p.look(path[:i]); above {
+	for folder := range foldersAbove(path) {
+		switch above, _, err := p.look(folder); above {
 		case isUnknown:
 			return isUnknown, err
 		case isNothing, isFile:

@@ -6,38 +6,29 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"slices"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rshub/rshub/websub"
 )
 
-// handler serves all of a Source.
+// handler serves a whole Source.
 type handler struct {
 	source *Source
 	prefix string // the path of the public URL
 	sets   map[string]*set
-	topics map[*set][]topic
 }
 
-// topic is a path within a set that a publisher answers for.
-type topic struct {
-	path    string
-	handler http.Handler
-}
-
-// Handler serves the Source below the path of its public URL: the documents, the
-// topics, the resources, and, at the top of the host as well, the Source
-// Description and robots.txt. It may be called before Run, and from many goroutines.
+// Handler serves the Source below the path of its public URL: the documents, the topics and the
+// resources. It serves the Source Description and robots.txt at the top of the host as well. It
+// may be called before Run, and by many goroutines.
 func (s *Source) Handler() http.Handler {
-	u, _ := url.Parse(s.o.PublicURL) // Open has done so
-	h := &handler{source: s, prefix: u.EscapedPath(), sets: make(map[string]*set), topics: make(map[*set][]topic)}
+	u, _ := url.Parse(s.o.PublicURL) // Open parsed it already
+	h := &handler{source: s, prefix: u.EscapedPath(), sets: make(map[string]*set)}
 	for _, x := range s.sets {
 		h.sets[x.name] = x
-		if x.changes != nil {
-			h.topics[x] = []topic{{changesPath, x.changes.Handler()}, {frameworkPath, x.framework.Handler()}}
-		}
 	}
 	return h
 }
@@ -69,7 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	for _, t := range h.topics[x] {
+	for _, t := range x.topics {
 		if strings.HasPrefix(path, t.path) {
 			t.handler.ServeHTTP(w, r)
 			return
@@ -80,21 +71,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.serveResource(w, r, data)
 	case x.comes(path):
 		w.Header().Set("Retry-After", "2") // a folder of some thousand files takes less
-		http.Error(w, "the first documents of this Source are being written; try again in a while", http.StatusServiceUnavailable)
+		http.Error(w, "the first documents of this Source are being written; try again soon", http.StatusServiceUnavailable)
 	case x.shelf.serve(w, r, path):
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// comes reports whether there will be a document at a path as soon as the set has
-// been scanned, or written anew, for the first time. Until there is a Capability List
-// no list is shown: whoever found one would take it for all that there is.
+// comes reports whether there will be a document at a path after the first scan of the set, or
+// after its documents are written anew. Until there is a Capability List, no list is served: a
+// client would believe that the list is complete.
 func (s *set) comes(path string) bool {
-	if s.shelf.current().has(capabilityListPath) {
-		return false
-	}
-	return path == capabilityListPath || slices.ContainsFunc(capabilityPaths, func(p struct{ capability, path string }) bool { return p.path == path })
+	return !s.shelf.current().has(capabilityListPath) && (path == capabilityListPath || isListed(path))
 }
 
 // setOf returns the set that a path is in, and the path within the set.
@@ -106,10 +94,10 @@ func (h *handler) setOf(path string) (*set, string) {
 	return h.sets[name], rest
 }
 
-// serveResource answers with a resource, and where its Capability List is (SRC-13).
-// There is what the index knows and nothing else, so nothing that is ignored or
-// half written. Where the file has changed since, its bytes are served as they
-// are, without the entity tag that the index has: soon there is another.
+// serveResource answers with a resource and a link to its Capability List (SRC-13). It serves
+// only what is in the index, so nothing that is ignored or half written. If the file has changed
+// since it was indexed, the answer has the new bytes, and no entity tag: the index will soon have
+// another one.
 func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped string) {
 	path, err := UnescapePath(escaped)
 	if err != nil {
@@ -118,31 +106,30 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	}
 	resource, ok, err := s.index.Get(path)
 	if err != nil {
-		http.Error(w, "the index can't be read now; try again later", http.StatusServiceUnavailable)
+		http.Error(w, "the index cannot be read now; try again later", http.StatusServiceUnavailable)
 		return
 	}
-	if !ok {
-		http.NotFound(w, r)
-		return
+	var f *os.File
+	var same bool
+	if ok {
+		f, same, err = s.packager.openIndexed(&resource)
 	}
-	f, same, err := s.packager.openIndexed(&resource)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		http.Error(w, "this resource can't be read", http.StatusForbidden)
+		http.Error(w, "this resource cannot be read", http.StatusForbidden)
 		return
 	case err != nil:
-		s.composer.odd.note(s.composer.log, path, "it can't be opened: "+err.Error())
-		http.Error(w, "this resource can't be read now; try again later", http.StatusServiceUnavailable)
+		s.composer.odd.note(s.composer.log, path, "it cannot be opened: "+err.Error())
+		http.Error(w, "this resource cannot be read now; try again later", http.StatusServiceUnavailable)
 		return
 	case f == nil:
 		http.NotFound(w, r)
 		return
 	}
-	defer func() { _ = f.Close() }() // only read
-	info, err := f.Stat()
-	if err != nil {
-		http.Error(w, "this resource can't be read now; try again later", http.StatusServiceUnavailable)
-		return
+	defer f.Close() //nolint:errcheck // it was only read
+	var modified time.Time
+	if info, err := f.Stat(); err == nil {
+		modified = info.ModTime()
 	}
 	head := w.Header()
 	head.Set("Link", websub.Link{Target: s.composer.url(capabilityListPath), Rels: []string{"resourcesync"}}.String())
@@ -150,5 +137,5 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	if same {
 		head.Set("ETag", strconv.Quote(hex.EncodeToString(resource.SHA256[:16])))
 	}
-	http.ServeContent(w, r, "", info.ModTime(), f)
+	http.ServeContent(w, r, "", modified, f)
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// serve answers with the document at a path of the shelf, and reports whether
-// there is one. It reads the file and computes nothing: an entity tag, conditional
-// and range requests come from what was found when it was written.
+// serve answers with the document at a path of the shelf, and reports whether there is one. It
+// reads the file and computes nothing: the entity tag was computed when the document was
+// written.
 func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool {
-	for range 3 { // what was replaced in the meantime is looked for again
+	for range 3 { // it may be replaced meanwhile
 		d, ok := s.current().Documents[path]
 		if !ok {
 			return false
@@ -28,32 +28,32 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 			continue
 		}
 		if err != nil {
-			http.Error(w, "the document can't be read now; try again later", http.StatusServiceUnavailable)
+			http.Error(w, "the document cannot be read now; try again later", http.StatusServiceUnavailable)
 			return true
 		}
 		h := w.Header()
 		h.Set("Content-Type", d.Type)
 		h.Set("ETag", strconv.Quote(tag))
-		h.Set("Cache-Control", "no-cache") // may be kept, and asks first
+		h.Set("Cache-Control", "no-cache") // a cache may store it, and asks before it uses it
 		if d.Packed {
 			h.Add("Vary", "Accept-Encoding")
 		}
 		if packed {
 			h.Set("Content-Encoding", "gzip")
-			// Which http leaves to us where there is an encoding.
+			// ServeContent does not set it if there is an encoding.
 			if info, err := f.Stat(); err == nil {
 				h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 			}
 		}
 		http.ServeContent(w, r, "", d.Modified, f)
-		_ = f.Close() // only read
+		_ = f.Close() // it was only read
 		return true
 	}
 	return false
 }
 
-// acceptsGzip reports whether an answer may be compressed. Who says nothing, or
-// prefers it as it is (Accept-Encoding: identity), gets it as it is.
+// acceptsGzip reports whether an answer may be compressed, by the values of Accept-Encoding. It
+// may not if the client says nothing or prefers identity.
 func acceptsGzip(values []string) bool {
 	const unsaid = -1
 	gzip, wildcard, identity := float64(unsaid), float64(unsaid), 0.0

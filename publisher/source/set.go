@@ -3,13 +3,16 @@ package source
 import (
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -39,7 +42,7 @@ const (
 type composer struct {
 	base     string // the URL of all that is in the set, with a slash at the end
 	schedule Schedule
-	limits   resourcesync.WriteOptions // of a document; zero but in tests
+	limits   resourcesync.WriteOptions // of a document; only tests set them
 	log      *slog.Logger
 	odd      oddities
 }
@@ -52,19 +55,29 @@ type set struct {
 
 	name  string
 	site  string // the URL of the Source
-	above string // that of its Source Description
+	above string // the URL of its Source Description
 	hooks *Hooks
 
 	index *Index
 	shelf *shelf
 	reach reach
-	// changes and framework are nil where there are no hubs.
+	// changes and framework publish the topics. Without hubs they are nil, and there are no
+	// topics.
 	changes, framework *publisher.Publisher
+	topics             []topic
 	hubs               []string
 
-	moved   bell     // the index has changed
-	noticed bell     // there are notices to publish
-	failing sync.Map // failure of each loop, by what it does
+	moved   clock.Signal // the index has changed
+	noticed clock.Signal // there are notices to publish
+	failing sync.Map     // failure of each loop, by what it does
+}
+
+// topic is a topic of a set, at a path within it.
+type topic struct {
+	path, url string
+	kind      publisher.Kind
+	publisher *publisher.Publisher
+	handler   http.Handler
 }
 
 // failure is why a loop failed at its last turn; nil: it succeeded.
@@ -81,16 +94,16 @@ func (s *set) failure() (err error) {
 	return err
 }
 
-// url is that of a document of the set.
+// url returns the URL of a document of the set.
 func (s *composer) url(path string) string { return s.base + path }
 
-// upLink leads to the Capability List, as all documents of a set do.
+// upLink is the link to the Capability List, which all documents of a set have.
 func (s *composer) upLink() resourcesync.Link {
 	return resourcesync.Link{Rel: "up", Href: s.url(capabilityListPath)}
 }
 
-// links are those of a document: up and, for one that is part of an index or has
-// an archive, these.
+// links are the links of a document: up and, if it is in an index or has an archive, index
+// and archives.
 func (s *composer) links(index, archive string) []resourcesync.Link {
 	links := []resourcesync.Link{s.upLink()}
 	if index != "" {
@@ -153,15 +166,20 @@ func (o *oddities) note(log *slog.Logger, path, why string) {
 	log.Warn("a resource is not published: "+why, "event", "resource_left_out", "path", path)
 }
 
-// split begins a document of any length at a path of the edition, and returns its Sink,
-// which has the paths of its parts.
-func (s *composer) split(e *edition, path string, h resourcesync.Head) (*resourcesync.Splitter, *parts, error) {
+// writeSplit writes a document of any length at a path of the edition. It returns the paths
+// of its parts, if it needs any.
+func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries iter.Seq2[resourcesync.Entry, error]) ([]string, error) {
 	p := &parts{edition: e, base: s.base, zero: path}
 	w, err := resourcesync.NewSplitter(h, p, s.limits)
-	if err != nil {
-		return nil, nil, fmt.Errorf("writing %s: %w", path, err)
+	if err == nil {
+		if err = writeAll(w, entries); err != nil {
+			w.Abort(err)
+		}
 	}
-	return w, p, nil
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", path, err)
+	}
+	return p.paths, nil
 }
 
 // parts is the Sink of a document. Number 0 has the path of the whole document; the others
@@ -196,6 +214,7 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 		if err := change(c); err != nil {
 			return err
 		}
+		c.put(e.documents...) // change may have written more of them
 		if s.framework != nil {
 			c.History.recorded(s.framework.Recorded())
 		} else {
@@ -207,7 +226,7 @@ func (s *set) show(e *edition, change func(c *catalogue) error) error {
 		return err
 	}
 	if s.shelf.current().History.Noticed != noticed {
-		s.noticed.ring()
+		s.noticed.Broadcast()
 	}
 	urls := make([]string, len(shown))
 	for i := range shown {
@@ -232,38 +251,10 @@ func written(existed bool) resourcesync.ChangeType {
 // notify adds notices about a list or, if it has parts, about these, since nobody is notified
 // of an index (DOC-20).
 func (c *catalogue) notify(capability, path string, parts []string, existed bool) {
-	now := time.Now().UTC()
-	change := written(existed && len(parts) == 0 && capability != resourcesync.ResourceDump)
 	if len(parts) == 0 {
-		c.History.notify(notice{At: now, Path: path, Capability: capability, Change: change})
-		return
+		c.History.notify(notice{Path: path, Capability: capability, Change: written(existed && capability != resourcesync.ResourceDump)})
 	}
 	for _, p := range parts {
-		c.History.notify(notice{At: now, Path: p, Index: path, Capability: capability, Change: resourcesync.Created})
-	}
-}
-
-// bell wakes everyone who waits for it. The zero value is ready.
-type bell struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that is closed at the next ring.
-func (b *bell) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
+		c.History.notify(notice{Path: p, Index: path, Capability: capability, Change: resourcesync.Created})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,20 +68,19 @@ func (s *Source) open() (err error) {
 	if s.site, err = openShelf(filepath.Join(s.o.StateDir, "site"), s.o.Schedule.Linger); err != nil {
 		return err
 	}
-	changed, existed, err := s.describe()
-	if err != nil || !changed {
-		return err
-	}
-	return s.announce(existed)
+	return s.describe()
 }
 
 // SameFolder reports whether two paths lead to one folder that is there.
-func SameFolder(a, b string) bool {
-	one, err := os.Stat(a)
+func SameFolder(a, b string) bool { return sameFile(os.Stat, a, b) }
+
+// sameFile reports whether two names are those of one file, as stat sees it.
+func sameFile(stat func(name string) (fs.FileInfo, error), a, b string) bool {
+	one, err := stat(a)
 	if err != nil {
 		return false
 	}
-	other, err := os.Stat(b)
+	other, err := stat(b)
 	return err == nil && os.SameFile(one, other)
 }
 
@@ -140,14 +140,21 @@ func (s *set) openPublishers(state string, o *Options) (err error) {
 	if options.From, err = s.logBegins(); err != nil {
 		return err
 	}
-	changes, framework := options, options
-	changes.Dir, changes.Topic, changes.Kind = outboxDir(state, s.composer.url(changesPath)), s.composer.url(changesPath), publisher.Changes
-	framework.Dir, framework.Topic, framework.Kind = outboxDir(state, s.composer.url(frameworkPath)), s.composer.url(frameworkPath), publisher.Framework
-	if s.changes, err = publisher.Open(changes); err != nil {
+	if s.changes, err = s.openPublisher(changesPath, state, publisher.Changes, options); err != nil {
 		return err
 	}
-	s.framework, err = publisher.Open(framework)
+	s.framework, err = s.openPublisher(frameworkPath, state, publisher.Framework, options)
 	return err
+}
+
+func (s *set) openPublisher(path, state string, kind publisher.Kind, o publisher.Options) (*publisher.Publisher, error) {
+	o.Topic, o.Kind = s.composer.url(path), kind
+	o.Dir = outboxDir(state, o.Topic)
+	p, err := publisher.Open(o)
+	if err == nil {
+		s.topics = append(s.topics, topic{path, o.Topic, kind, p, p.Handler()})
+	}
+	return p, err
 }
 
 // outboxDir is the folder for the outbox of a topic. With another public URL it is another
@@ -159,17 +166,15 @@ func outboxDir(state, topic string) string {
 
 // logBegins is when the log of changes begins, and with it the first interval of a new
 // outbox; zero if the folder has not been scanned yet.
-func (s *set) logBegins() (time.Time, error) {
-	snap, err := s.index.Snapshot()
+func (s *set) logBegins() (at time.Time, err error) {
+	err = s.index.read(func(snap *Snapshot) error {
+		_, at = snap.Begin()
+		return nil
+	})
 	if errors.Is(err, ErrNoBaseline) {
-		return time.Time{}, nil
+		err = nil
 	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer snap.Close()
-	_, at := snap.Begin()
-	return at, nil
+	return at, err
 }
 
 // openShelf opens the documents. If they were written for another public URL, it deletes
@@ -222,25 +227,26 @@ func (s *set) run(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.packager.folder.Run(ctx) })
 	g.Go(func() error { s.relay(ctx); return nil })
 	s.writeDocuments(ctx, g)
-	if s.changes == nil {
+	if len(s.topics) == 0 {
 		return
 	}
-	g.Go(func() error { return s.changes.Run(ctx) })
-	g.Go(func() error { return s.framework.Run(ctx) })
-	s.begin(ctx, g, "recording changes", always(0), s.moved.wait, onRing(s.feed))
-	s.begin(ctx, g, "recording framework notifications", always(0), s.noticed.wait, onRing(s.feedFramework))
+	for _, t := range s.topics {
+		g.Go(func() error { return t.publisher.Run(ctx) })
+	}
+	s.begin(ctx, g, "recording changes", always(0), s.moved.Wait, onRing(s.feed))
+	s.begin(ctx, g, "recording framework notifications", always(0), s.noticed.Wait, onRing(s.feedFramework))
 }
 
 // writeDocuments starts what writes documents.
 func (s *set) writeDocuments(ctx context.Context, g *errgroup.Group) {
 	if s.composer.schedule.ChangeList > 0 {
-		s.begin(ctx, g, "writing the Change Lists", s.changeListRest, s.moved.wait, s.buildChangeLists)
-		s.begin(ctx, g, "writing the Change List of recent changes", s.recentRest, s.moved.wait, onRing(s.buildRecent))
+		s.begin(ctx, g, "writing the Change Lists", s.changeListRest, s.moved.Wait, s.buildChangeLists)
+		s.begin(ctx, g, "writing the Change List of recent changes", s.recentRest, s.moved.Wait, onRing(s.buildRecent))
 	}
 	if s.composer.schedule.ResourceList > 0 {
-		s.begin(ctx, g, "writing the Resource List", always(s.composer.schedule.ResourceList), s.moved.wait, s.buildResourceList)
+		s.begin(ctx, g, "writing the Resource List", always(s.composer.schedule.ResourceList), s.moved.Wait, s.buildResourceList)
 	}
-	s.begin(ctx, g, "writing the dumps", always(time.Second), s.moved.wait, s.buildDumps)
+	s.begin(ctx, g, "writing the dumps", always(time.Second), s.moved.Wait, s.buildDumps)
 }
 
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
@@ -257,7 +263,7 @@ func (s *set) relay(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.packager.folder.Changed():
-			s.moved.ring()
+			s.moved.Broadcast()
 		}
 	}
 }
@@ -266,7 +272,7 @@ func (s *set) relay(ctx context.Context) {
 // documents have.
 func (s *set) buildDumps(ctx context.Context) (next time.Time, err error) {
 	if s.composer.schedule.Dump > 0 && s.inStep() {
-		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx), s.expireDumps())
+		err = errors.Join(s.buildResourceDump(ctx), s.buildChangeDumps(ctx), s.expireArchive(s.shelf.current().History.Dumps, s.archivist.resourceDumpArchive))
 	}
 	err = errors.Join(err, s.prune()) // even if a dump failed, or the log would grow for ever
 	return s.nextDump(), err
@@ -279,7 +285,7 @@ func (s *set) nextDump() (next time.Time) {
 	if s.composer.schedule.Dump < 0 || len(dumps) == 0 || !s.inStep() {
 		return next
 	}
-	if last := dumps[len(dumps)-1]; last.Last != s.index.lastSeq() {
+	if last := dumps[len(dumps)-1]; last.Last != s.index.state().last.seq {
 		next = last.Written.Add(s.composer.schedule.Dump)
 	}
 	return earlier(next, s.archivist.nextExpiry(dumps))
@@ -301,11 +307,8 @@ func (s *Source) sweep(ctx context.Context) error {
 func (s *Source) Close() error {
 	var errs []error
 	for _, x := range s.sets {
-		if x.changes != nil {
-			errs = append(errs, x.changes.Close())
-		}
-		if x.framework != nil {
-			errs = append(errs, x.framework.Close())
+		for _, t := range x.topics {
+			errs = append(errs, t.publisher.Close())
 		}
 		if x.index != nil {
 			errs = append(errs, x.index.Close())
@@ -342,10 +345,7 @@ const lockName = "lock"
 // lock for all sets, since they share the documents of the site. ErrLocked: another process
 // has the folder open.
 func lockFolder(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := disk.Mark(dir); err != nil {
+	if err := disk.Make(dir); err != nil {
 		return nil, err
 	}
 	name := filepath.Join(dir, lockName)

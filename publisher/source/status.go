@@ -10,27 +10,27 @@ import (
 	"github.com/rshub/rshub/publisher"
 )
 
-// Status is how a Source is doing.
+// Status is the state of a Source.
 type Status struct {
 	Sets []SetStatus // in the order of Options
 }
 
-// SetStatus is how one set is doing.
+// SetStatus is the state of one set.
 type SetStatus struct {
 	Name   string
 	Folder FolderStatus
-	// CapabilityList is its URL, and Documents are the URLs of those that others
-	// name, in order.
+	// CapabilityList is the URL of the Capability List. Documents are the URLs of all
+	// documents that others name, in order.
 	CapabilityList string
 	Documents      []string
-	// Changes and Framework tell how far the hubs are; nil without hubs.
+	// Changes and Framework say how far the hubs are; nil without hubs.
 	Changes, Framework *publisher.Status
-	// Err is why documents of the set can't be written, or its changes be published, at this
-	// time; nil: they can.
+	// Err is why documents of the set cannot be written now, or its changes cannot be
+	// published; nil: they can.
 	Err error
 }
 
-// Status tells how the Source is doing.
+// Status returns the state of the Source.
 func (s *Source) Status() Status {
 	var all Status
 	for _, x := range s.sets {
@@ -47,25 +47,21 @@ func (s *Source) Status() Status {
 	return all
 }
 
-// Resume has a hub go on that has stopped, as publisher.Publisher.Resume does for
-// one of Topics. It takes Run to be running.
+// Resume makes a stopped hub go on with one of Topics, as publisher.Publisher.Resume does. Run
+// has to be running.
 func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) error {
 	for _, x := range s.sets {
-		if x.changes == nil {
-			continue
-		}
-		switch topic {
-		case x.composer.url(changesPath):
-			return x.changes.Resume(ctx, hub, from)
-		case x.composer.url(frameworkPath):
-			return x.framework.Resume(ctx, hub, from)
+		for _, t := range x.topics {
+			if t.url == topic {
+				return t.publisher.Resume(ctx, hub, from)
+			}
 		}
 	}
-	return fmt.Errorf("%s is none of the topics %v", topic, s.Topics())
+	return fmt.Errorf("%s is not a topic of this Source; its topics are %v", topic, s.Topics())
 }
 
-// AcceptDeletions lets go what is gone from folders and not published as deleted
-// because it is so much, and returns how many resources that is.
+// AcceptDeletions publishes as deleted, once, the resources that are gone from folders but
+// withheld because they are so many. It returns how many that are.
 func (s *Source) AcceptDeletions() int {
 	held := 0
 	for _, x := range s.sets {
@@ -77,7 +73,7 @@ func (s *Source) AcceptDeletions() int {
 	return held
 }
 
-// DescriptionURL is that of the Source Description, where subscribers begin.
+// DescriptionURL is the URL of the Source Description, where subscribers begin.
 func (s *Source) DescriptionURL() string { return s.o.PublicURL + descriptionPath }
 
 // Description is the text of the Source Description, as Handler serves it.
@@ -90,14 +86,14 @@ func (s *Source) Description() ([]byte, error) {
 func (s *Source) Topics() []string {
 	var all []string
 	for _, x := range s.sets {
-		if x.changes != nil {
-			all = append(all, x.composer.url(changesPath), x.composer.url(frameworkPath))
+		for _, t := range x.topics {
+			all = append(all, t.url)
 		}
 	}
 	return all
 }
 
-// Resources is how many there are, in all sets.
+// Resources returns the number of resources in all sets.
 func (s *Source) Resources() int {
 	n := 0
 	for _, x := range s.sets {

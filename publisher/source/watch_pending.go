@@ -51,7 +51,7 @@ func (p *pending) touch(path string, now time.Time) {
 func (p *pending) plan(w *waiting, due time.Time) {
 	w.due = due
 	if p.until.IsZero() || due.Before(p.until) {
-		p.signal()
+		poke(p.wake)
 	}
 }
 
@@ -121,13 +121,14 @@ func (p *pending) everything(at time.Time) {
 func (p *pending) setAll(at time.Time) {
 	if p.all.IsZero() || at.Before(p.all) {
 		p.all = at
-		p.signal()
+		poke(p.wake)
 	}
 }
 
-func (p *pending) signal() {
+// poke sends on a channel of capacity 1, unless something waits there already.
+func poke(ch chan<- struct{}) {
 	select {
-	case p.wake <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -138,17 +139,10 @@ func (p *pending) next(patience time.Duration) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at = p.all
-	earlier := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
 	for _, w := range p.paths {
-		if !w.due.IsZero() {
-			earlier(w.due)
-		}
+		at = earlier(at, w.due)
 		if !w.reported {
-			earlier(w.first.Add(patience))
+			at = earlier(at, w.first.Add(patience))
 		}
 	}
 	p.until = at

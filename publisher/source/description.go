@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -29,16 +28,21 @@ var capabilityPaths = []struct{ capability, path string }{
 	{resourcesync.ChangeDumpArchive, changeDumpArchivePath},
 }
 
-// begun reports whether c has what a copy begins with: the Resource List and the
-// Change List, as far as these are written at all.
+// isListed reports whether a Capability List can list the document at a path.
+func isListed(path string) bool {
+	return slices.ContainsFunc(capabilityPaths, func(p struct{ capability, path string }) bool { return p.path == path })
+}
+
+// begun reports whether c has what a copy begins with: the Resource List and the Change
+// List, unless they are disabled.
 func (s *set) begun(c *catalogue) bool {
 	return (s.composer.schedule.ResourceList < 0 || c.has(resourceListPath)) && (s.composer.schedule.ChangeList < 0 || c.has(changeListPath))
 }
 
-// capabilityList writes the Capability List into the edition if it has to change
-// for c (DOC-32, SRC-11): it lists the documents that there are, and the channels. It
-// waits for the lists that a copy begins with. A Destination that read it before these
-// would take a Source that is being scanned for one without resources.
+// capabilityList writes the Capability List into the edition if it has to change for c
+// (DOC-32, SRC-11). It lists the documents that exist, and the channels. There is none until
+// there are the lists that a copy begins with: a Destination that read it earlier would
+// believe that a Source during its first scan has no resources.
 func (s *set) capabilityList(e *edition, c *catalogue) error {
 	if !s.begun(c) {
 		return nil
@@ -53,14 +57,12 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 			entries = append(entries, resourcesync.Entry{Loc: s.composer.url(p.path), Capability: p.capability})
 		}
 	}
-	if s.changes != nil {
-		var hubs []resourcesync.Link
-		for _, h := range s.hubs {
-			hubs = append(hubs, resourcesync.Link{Rel: "hub", Href: h})
-		}
-		entries = append(entries,
-			resourcesync.Entry{Loc: s.composer.url(changesPath), Capability: resourcesync.ChangeNotification, Links: hubs},
-			resourcesync.Entry{Loc: s.composer.url(frameworkPath), Capability: resourcesync.FrameworkNotification, Links: hubs})
+	var hubs []resourcesync.Link
+	for _, h := range s.hubs {
+		hubs = append(hubs, resourcesync.Link{Rel: "hub", Href: h})
+	}
+	for _, t := range s.topics {
+		entries = append(entries, resourcesync.Entry{Loc: t.url, Capability: string(t.kind), Links: hubs})
 	}
 	words := []string{s.above}
 	for _, entry := range entries {
@@ -78,36 +80,45 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 	err := e.write(capabilityListPath, resourcesync.Head{
 		Capability: resourcesync.CapabilityList,
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.above}},
-	}, entries)
+	}, 0, each(entries))
 	if err == nil {
 		c.notify(resourcesync.CapabilityList, capabilityListPath, nil, existed)
 	}
 	return err
 }
 
-// describe writes the Source Description (DOC-30, SRC-12), the page and robots.txt
-// (SRC-13, SRC-14). It reports whether the description is another than before.
-func (s *Source) describe() (changed, existed bool, err error) {
+// describe writes the Source Description (DOC-30, SRC-12), the page and robots.txt (SRC-13,
+// SRC-14). If the description has changed, it notifies every framework channel (DOC-20).
+func (s *Source) describe() error {
 	before, existed := s.site.current().Documents[descriptionPath]
 	e := s.site.edition()
+	defer e.discard()
 	var entries []resourcesync.Entry
 	for _, x := range s.sets {
 		entries = append(entries, resourcesync.Entry{Loc: x.composer.url(capabilityListPath), Capability: resourcesync.CapabilityList})
 	}
-	err = e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, entries)
+	if err := e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, 0, each(entries)); err != nil {
+		return err
+	}
+	changed := e.last().SHA256 != before.SHA256
+	err := e.compose(robotsPath, "text/plain; charset=utf-8", s.robots)
 	if err == nil {
-		changed = e.last().SHA256 != before.SHA256
-		err = e.compose(robotsPath, "text/plain; charset=utf-8", s.robots)
+		err = e.compose(pagePath, "text/html; charset=utf-8", s.writePage)
 	}
 	if err == nil {
-		err = s.writePage(e)
+		_, err = e.show(func(*catalogue) error { return nil })
 	}
-	if err != nil {
-		e.discard()
-		return false, false, err
+	for _, x := range s.sets {
+		if err != nil || !changed || x.framework == nil {
+			break
+		}
+		err = x.shelf.swap(func(c *catalogue) error {
+			c.History.notify(notice{Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
+			return nil
+		})
+		x.noticed.Broadcast()
 	}
-	_, err = e.show(func(*catalogue) error { return nil })
-	return changed, existed, err
+	return err
 }
 
 // robots leads crawlers to the Resource Lists (SRC-14).
@@ -120,7 +131,7 @@ func (s *Source) robots(w io.Writer) error {
 	return err
 }
 
-// page is what a browser shows. Its links lead to the Capability Lists (SRC-13).
+// page is the page for browsers. Its links lead to the Capability Lists (SRC-13).
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -162,7 +173,7 @@ pre { padding: .8rem; overflow-x: auto; border: 1px solid #8886; border-radius: 
 </html>
 `))
 
-func (s *Source) writePage(e *edition) error {
+func (s *Source) writePage(w io.Writer) error {
 	at, err := url.Parse(s.o.PublicURL)
 	if err != nil {
 		return err
@@ -177,23 +188,5 @@ func (s *Source) writePage(e *edition) error {
 	for _, h := range s.o.Hubs {
 		data.Hubs = append(data.Hubs, h.URL)
 	}
-	return e.compose(pagePath, "text/html; charset=utf-8", func(w io.Writer) error { return page.Execute(w, data) })
-}
-
-// announce has every framework channel tell that the Source Description changed
-// (DOC-20).
-func (s *Source) announce(existed bool) error {
-	for _, x := range s.sets {
-		err := x.shelf.swap(func(c *catalogue) error {
-			if x.framework != nil {
-				c.History.notify(notice{At: time.Now().UTC(), Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		x.noticed.ring()
-	}
-	return nil
+	return page.Execute(w, data)
 }
