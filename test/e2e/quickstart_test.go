@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,8 +17,8 @@ import (
 )
 
 // servers are the commands that go on until they are ended, with the port that each page
-// has them at.
-var servers = map[string]string{"rshub serve": "8080", "rspub serve": "8090", "rshub callback": "8099", "python3 -m http.server": "8000"}
+// has them at, or none.
+var servers = map[string]string{"rssub follow": "", "rshub serve": "8080", "rspub serve": "8090", "rshub callback": "8099", "python3 -m http.server": "8000"}
 
 // quickstart is a reader who goes through a page in an empty folder, on other ports.
 type quickstart struct {
@@ -52,6 +53,9 @@ func (q *quickstart) serve(name, block string) {
 	must(q.t, cmd.Start())
 	q.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	q.said[name] = out
+	if servers[name] == "" {
+		return
+	}
 	eventually(q.t, time.Minute, func() error {
 		conn, err := dial("127.0.0.1:" + q.port[servers[name]])
 		if err != nil {
@@ -101,11 +105,8 @@ func TestQuickstarts(t *testing.T) {
 	for page, ends := range map[string]func(q *quickstart, printed string) error{
 		"repository": shows("rshub callback", "hello.txt", `change="created"`),
 		"aggregator": func(q *quickstart, printed string) error {
-			_, err := os.Stat(filepath.Join(q.dir, "copy", "localhost_"+q.port["8090"], "data", "three.txt"))
-			if err == nil {
-				err = shows("", "exit code 6")(q, printed)
-			}
-			return err
+			_, err := os.Stat(filepath.Join(q.dir, "copy", "localhost_"+q.port["8090"], "data", "four.txt"))
+			return errors.Join(err, shows("", "exit code 6")(q, printed), shows("rssub follow", "four.txt")(q, printed))
 		},
 		"operator": shows("", "with the right signature", "operator  127.0.0.1:"),
 		"blog":     shows("rshub callback", "<title>First post</title>"),
