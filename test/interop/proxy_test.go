@@ -64,6 +64,7 @@ var nginx = proxy{
 		return between(t, needs(t, "nginx"), `nginx/([0-9.]+)`, "-v")
 	},
 	args: func(t *testing.T, dir, block string, id *identity, port string) []string {
+		block = strings.ReplaceAll(block, "    listen [::]:443 ssl;\n", "")
 		block = replace(t, block, "listen 443 ssl;", "listen 127.0.0.1:"+port+" ssl;")
 		block = regexp.MustCompile(`(?m)^( *ssl_certificate +).*$`).ReplaceAllString(block, "${1}"+id.cert+";")
 		block = regexp.MustCompile(`(?m)^( *ssl_certificate_key +).*$`).ReplaceAllString(block, "${1}"+id.key+";")
