@@ -60,6 +60,38 @@ func (s *service) env() (all []string) {
 	return all
 }
 
+// readmeHub is the hub that README starts from the image to try it.
+func readmeHub(t *testing.T) *service {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^podman run .*-v rshub:/var/lib/rshub (.*) localhost/rshub:\S+-amd64 (.*)$`).FindSubmatch(text)
+	if line == nil || !bytes.Contains(text, []byte("\npodman exec hub /rshub try\n")) {
+		t.Fatal("README does not start the image and try it")
+	}
+	s := &service{Command: strings.Fields(string(line[2])), Environment: map[string]string{}}
+	s.HealthCheck.Test = []string{"CMD", "/rshub", "health"}
+	for _, option := range strings.Split(" "+string(line[1]), " -e ")[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		s.Environment[name] = value
+	}
+	return s
+}
+
+// README's hub may call this machine, so nobody else may reach it.
+func TestReadmeHub(t *testing.T) {
+	hub := readmeHub(t)
+	cfg, _, err := config.Load(hub.Command[2:], hub.env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.AllowCIDR) == 0 || !strings.HasPrefix(cfg.Listen, "127.0.0.1:") || cfg.Dev {
+		t.Errorf("README's hub has the settings %q", hub.env())
+	}
+}
+
 // The hub of compose.yaml starts with its settings.
 func TestComposeSettings(t *testing.T) {
 	all := services(t)
@@ -222,6 +254,17 @@ exec env -i PATH=/ ZONEINFO=/usr/share/zoneinfo.zip "$@"`
 	return cmd
 }
 
+// make makes the folder of the state.
+func (b *box) make(t *testing.T) {
+	t.Helper()
+	if err := os.Mkdir(b.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(b.state, 65532, 65532); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start runs a command until the end of the test, and waits until its health is good.
 func (b *box) start(t *testing.T, name string, s *service) {
 	t.Helper()
@@ -285,6 +328,21 @@ func TestImage(t *testing.T) {
 	}
 	unpack(t, archive, root)
 
+	first := readmeHub(t)
+	addr := ports.Addr()
+	first.Environment["RSHUB_LISTEN"], first.Environment["RSHUB_PUBLIC_URL"] = addr, "http://"+addr+"/"
+	first.Environment["RSHUB_ADMIN_LISTEN"] = ports.Addr()
+	first.Environment["RSHUB_DATA_DIR"] = "/var/lib/rshub/rshub-data" // chroot does not go to the working folder of the image
+	first.Environment["RSHUB_ADMIN_URL"] = "http://" + first.Environment["RSHUB_ADMIN_LISTEN"]
+	tried := &box{root: root, state: filepath.Join(dir, "tried"), books: books}
+	tried.make(t)
+	tried.start(t, "README's hub", first)
+	out, err := tried.command(t, first.env(), "/rshub", "try", "--listen", ports.Addr()).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("with the right signature")) {
+		t.Errorf("rshub try: %v: %s", err, out)
+	}
+	t.Logf("%s", out)
+
 	redis := ports.Addr()
 	_, port, _ := strings.Cut(redis, ":")
 	server := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction") //nolint:noctx // it ends after the hub
@@ -312,12 +370,7 @@ func TestImage(t *testing.T) {
 		s.Environment[prefix[name]+"ADMIN_LISTEN"] = ports.Addr()
 		s.Environment[prefix[name]+"ALLOW_CIDR"] = "127.0.0.0/8" // all containers are this machine
 		b := &box{root: root, state: filepath.Join(dir, name), books: books}
-		if err := os.Mkdir(b.state, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(b.state, 65532, 65532); err != nil {
-			t.Fatal(err)
-		}
+		b.make(t)
 		b.start(t, name, &s)
 	}
 
