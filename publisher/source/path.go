@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ErrPath: UnescapePath wraps it for what is not the path of a resource.
+// ErrPath is wrapped by the errors of UnescapePath for what is not the path of a resource.
 var ErrPath = errors.New("not the path of a resource")
 
 const upperHex = "0123456789ABCDEF"
