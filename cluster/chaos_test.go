@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// neverTwo has hubs come, go, lose the store and take long, at random. The parts
-// of all hubs meet on one floor, which says when two work on one shard.
+// neverTwo starts and stops hubs, cuts them off from the store and slows them down, at random.
+// The workers of all hubs share one floor, which notices when two work on one shard.
 func neverTwo(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
@@ -19,8 +19,8 @@ func neverTwo(t *testing.T, seed uint64) {
 		id := fmt.Sprint("hub ", i)
 		switch n := rnd.IntN(10); {
 		case n < 4 && len(live) < 5 || len(live) == 0:
-			take, yield := upTo(3*time.Second)/startsAtOnce, upTo(20*time.Second)
-			live[id] = b.start(id, func(_ *Options, p *part) { p.takeTime, p.yieldFor = take, yield })
+			startTime, finishFor := upTo(3*time.Second)/startsAtOnce, upTo(20*time.Second)
+			live[id] = b.start(id, func(_ *Options, p *part) { p.startTime, p.finishFor = startTime, finishFor })
 		case n < 6:
 			for id, h := range live {
 				go h.stop()
@@ -54,7 +54,7 @@ func neverTwo(t *testing.T, seed uint64) {
 	b.after(lease)
 }
 
-// two fails where two hubs believe that they own a shard.
+// two fails if two hubs believe that they own a shard.
 func two(t *testing.T, b *bed, live map[string]*hub) {
 	t.Helper()
 	for shard := range Shards {

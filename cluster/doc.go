@@ -4,13 +4,12 @@
 //
 // Each hub has a Keeper. It reports to the store that the hub is live (Heartbeat), calculates
 // with Place who should own which shard, and keeps leases on its own shards, which it renews
-// three times in their time. A Worker does the work of these
-// shards. The Keeper decides by its own clock when a lease is over. So a hub that is
-// frozen, or cannot reach the store, stops by itself before another hub takes over. No
-// promise of delivery depends on that, because journal.Merge makes late commits harmless;
-// order and the number of duplicates do.
+// three times before they end. A Worker does the work of these shards. The Keeper decides by its
+// own clock when a lease is over. So a hub that is frozen, or cannot reach the store, stops by
+// itself before another hub takes over. Only the order of deliveries and the number of duplicates
+// depend on that. Nothing gets lost, because journal.Merge makes late commits harmless.
 //
-// The package knows neither stores nor deliveries.
-// Package redisstore implements Store, package delivery is the Worker, and
-// internal/program/app connects them. For a store of one process there is Alone.
+// The package knows neither stores nor deliveries. Package redisstore implements Store, package
+// delivery is the Worker, and internal/program/app connects them. Alone is for a store that one
+// process uses.
 package cluster

@@ -29,7 +29,7 @@ const (
 	EventClusterRecovered = "cluster_recovered"
 )
 
-// gathered are the events that many shards have at once. They are reported together.
+// gathered are the events that often happen to many shards at once. They are reported together.
 var gathered = [...]string{EventTaken, EventYielded, EventKept, EventLost, EventTakeFailed}
 
 // events gathers and reports what happens. It may be shared between goroutines.
@@ -81,7 +81,7 @@ func (e *events) store(err error) {
 }
 
 // Check is for GET /readyz. It returns nil as long as the leases can be renewed. One or two
-// failed requests are no error yet.
+// failed requests are not an error yet.
 func (k *Keeper) Check() error {
 	k.events.mu.Lock()
 	failure, since := k.events.failure, k.events.since

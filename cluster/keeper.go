@@ -25,16 +25,15 @@ type Options struct {
 	Event func(Event)
 }
 
-// Limits that are no settings.
+// Fixed limits.
 const (
 	startsAtOnce = 8           // shards that the Worker starts at a time
 	longestTick  = time.Second // between heartbeats
 	releaseTime  = 2 * time.Second
-	// farewell is how long the end may take beyond Options.Drain, to release the shards
+	// farewell is how much longer than Options.Drain a shutdown may last, to release the shards
 	// that were finished last.
 	farewell = 800 * time.Millisecond
-	// startGrace is how long the start may wait for the first shard, beyond the time of a
-	// lease.
+	// startGrace is how much longer than a lease the start may wait for the first shard.
 	startGrace = 5 * time.Second
 )
 
@@ -80,7 +79,7 @@ type Keeper struct {
 	until  [Shards]atomic.Int64 // end of the lease, nanoseconds since base; 0: none
 	live   atomic.Int64
 	begun  atomic.Bool
-	ended  atomic.Int64 // when the context of Run ended; 0: it has not
+	ended  atomic.Int64 // when the context of Run ended; 0: it has not ended
 	events events
 
 	mu       sync.Mutex
@@ -172,9 +171,9 @@ func (k *Keeper) limit(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // Run owns the shards that are due to this hub until ctx ends. Then it informs the other hubs,
-// finishes all shards within Options.Drain, and releases them. It returns at most a second
-// later, even if the store does not answer: then EventKept names the shards that other hubs
-// get only when the lease is over. Run may be called once. It returns nil: it tries again
+// finishes all shards within Options.Drain, and releases them. It returns at most a second later,
+// even if the store does not answer: then EventKept names the shards that other hubs get only
+// when the lease is over. Run may be called once. It always returns nil, because it retries
 // whatever fails.
 func (k *Keeper) Run(ctx context.Context) error {
 	// Renew leases, and notice their ends, until everything is released.
@@ -202,11 +201,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// leaving records that the end has begun.
+// leaving records that the shutdown has begun.
 func (k *Keeper) leaving() { k.ended.CompareAndSwap(0, k.now()) }
 
-// left is how much of a time is left: all of it, or at the end what is left of it since the
-// end began.
+// left is how much of a time is left. It begins to run out when the shutdown begins.
 func (k *Keeper) left(of time.Duration) time.Duration {
 	if at := k.ended.Load(); at != 0 {
 		return of - time.Duration(k.now()-at)
@@ -214,7 +212,7 @@ func (k *Keeper) left(of time.Duration) time.Duration {
 	return of
 }
 
-// step is what is done every tick.
+// step does the work of one tick.
 func (k *Keeper) step(ctx context.Context) {
 	unrenewed := k.renewLeases(ctx)
 	nodes, err := k.heartbeat(ctx, k.o.Lease)
@@ -249,7 +247,8 @@ func (k *Keeper) in(which func(state) bool) (shards []int) {
 	return shards
 }
 
-// leave releases everything, within one time that counts from when the end began.
+// leave releases everything, within one time limit that counts from the beginning of the
+// shutdown.
 func (k *Keeper) leave(ctx context.Context, tick <-chan time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, k.left(k.o.Drain+farewell))
 	defer cancel()

@@ -16,11 +16,11 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// TestMain has one goroutine run at a time. Where several timers of a bubble are due
-// at the same instant, and two goroutines run some of them, the race detector takes
-// the two for one and ends the process ("ThreadSanitizer: CHECK failed",
-// https://go.dev/issue/78156). Hubs that beat alike have many such instants. Which
-// goroutine goes first is drawn at random under the race detector nevertheless.
+// TestMain lets one goroutine run at a time. If several timers of a bubble are due at the same
+// instant, and two goroutines run some of them, the race detector confuses the two and ends the
+// process ("ThreadSanitizer: CHECK failed", https://go.dev/issue/78156). Hubs with the same
+// heartbeat have many such instants. The race detector still chooses at random which goroutine
+// runs first.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
@@ -47,7 +47,7 @@ func newFake() *fake {
 	return &fake{nodes: map[string]Node{}, alive: map[string]time.Time{}, calls: map[string]int{}, away: map[string]bool{}}
 }
 
-// reach is the way of a hub to the store.
+// reach is the connection of a hub to the store.
 type reach struct {
 	*fake
 	id string
@@ -151,29 +151,29 @@ func (r reach) Release(ctx context.Context, owner string, shards []int) error {
 	return nil
 }
 
-// floor is where the Parts of all hubs meet: it sees when two work on one shard.
+// floor is shared by the workers of all hubs. It notices when two work on one shard.
 type floor struct {
 	mu      sync.Mutex
 	working [Shards]map[string]bool
-	both    []string // what should not have been
+	both    []string // what should not have happened
 }
 
-// part is a Part that works on what it is told to.
+// part is a Worker that records what it works on.
 type part struct {
 	floor *floor
 	id    string
 	owns  func(int) bool
 
-	mu       sync.Mutex
-	begun    map[int]bool // and neither taken nor cut since
-	taken    map[int]bool
-	busy     map[int]bool
-	takes    map[int]int
-	cuts     int
-	fails    int           // Takes that fail first
-	takeTime time.Duration // how long a Take is
-	yieldFor time.Duration
-	yielded  map[int]time.Duration
+	mu        sync.Mutex
+	begun     map[int]bool // and neither started nor aborted since
+	working   map[int]bool
+	busy      map[int]bool
+	starts    map[int]int
+	cuts      int
+	fails     int           // Starts that fail first
+	startTime time.Duration // how long a Start takes
+	finishFor time.Duration
+	finished  map[int]time.Duration
 }
 
 func (p *part) enter(shard int) (leave func()) {
@@ -211,24 +211,24 @@ func (p *part) work(shard int, on bool) {
 func (p *part) Start(ctx context.Context, shard int) error {
 	defer p.enter(shard)()
 	if !p.owns(shard) {
-		p.wrong("takes shard %d, which it does not own", shard)
+		p.wrong("starts shard %d, which it does not own", shard)
 	}
 	p.mu.Lock()
-	p.takes[shard]++
+	p.starts[shard]++
 	p.begun[shard] = true
-	fail := p.takes[shard] <= p.fails
+	fail := p.starts[shard] <= p.fails
 	p.mu.Unlock()
 	if fail {
 		return errAway
 	}
-	clock.Sleep(ctx, p.takeTime)
+	clock.Sleep(ctx, p.startTime)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.begun, shard)
-	p.taken[shard] = true
+	p.working[shard] = true
 	p.work(shard, true)
 	return nil
 }
@@ -236,14 +236,14 @@ func (p *part) Start(ctx context.Context, shard int) error {
 func (p *part) Finish(ctx context.Context, shard int) {
 	defer p.enter(shard)()
 	began := time.Now()
-	clock.Sleep(ctx, p.yieldFor)
+	clock.Sleep(ctx, p.finishFor)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.taken[shard] && ctx.Err() == nil {
-		p.wrong("yields shard %d, which it did not take", shard)
+	if !p.working[shard] && ctx.Err() == nil {
+		p.wrong("finishes shard %d, which it did not start", shard)
 	}
-	delete(p.taken, shard)
-	p.yielded[shard] = time.Since(began)
+	delete(p.working, shard)
+	p.finished[shard] = time.Since(began)
 	p.work(shard, false)
 }
 
@@ -252,14 +252,14 @@ func (p *part) Abort(shard int) {
 	defer p.mu.Unlock()
 	p.cuts++
 	delete(p.begun, shard)
-	delete(p.taken, shard)
+	delete(p.working, shard)
 	p.work(shard, false)
 }
 
 func (p *part) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.taken)
+	return len(p.working)
 }
 
 // hub is a Keeper that runs.
@@ -294,7 +294,7 @@ func newBed(t *testing.T) *bed {
 // start runs a hub until its stop is called. Change, if not nil, is called first.
 func (b *bed) start(id string, change func(*Options, *part)) *hub {
 	p := &part{
-		floor: b.floor, id: id, begun: map[int]bool{}, taken: map[int]bool{}, busy: map[int]bool{}, takes: map[int]int{}, yielded: map[int]time.Duration{},
+		floor: b.floor, id: id, begun: map[int]bool{}, working: map[int]bool{}, busy: map[int]bool{}, starts: map[int]int{}, finished: map[int]time.Duration{},
 	}
 	o := Options{Store: reach{b.store, id}, Worker: p, Self: Node{ID: id, Name: id}, Lease: lease, Drain: 15 * time.Second, Event: func(e Event) {
 		b.mu.Lock()
@@ -323,7 +323,7 @@ func (b *bed) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// away has a hub not reach the store, or reach it again.
+// away cuts a hub off from the store, or connects it again.
 func (b *bed) away(id string, away, hangs bool) {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
@@ -342,7 +342,7 @@ func (b *bed) heard(name string) (n int) {
 	return n
 }
 
-// shares fails where the hubs do not own so many shards, and work on them.
+// shares fails unless the hubs own this many shards, and work on them.
 func (b *bed) shares(hubs []*hub, want ...int) {
 	b.t.Helper()
 	var got, works []int
@@ -358,10 +358,10 @@ func (b *bed) shares(hubs []*hub, want ...int) {
 func TestOneHubOwnsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		h := b.start("a", func(_ *Options, p *part) { p.takeTime = time.Second })
+		h := b.start("a", func(_ *Options, p *part) { p.startTime = time.Second })
 		b.after(time.Millisecond)
 		if h.Starting() == nil || h.Owned() != Shards || h.part.count() != 0 {
-			t.Errorf("starting: %v, owns %d, works on %d before anything was taken", h.Starting(), h.Owned(), h.part.count())
+			t.Errorf("starting: %v, owns %d, works on %d before anything was started", h.Starting(), h.Owned(), h.part.count())
 		}
 		b.after(Shards / startsAtOnce * time.Second)
 		if h.Starting() != nil || h.Live() != 1 || h.Check() != nil {
@@ -375,8 +375,8 @@ func TestOneHubOwnsAll(t *testing.T) {
 	})
 }
 
-// What an idle hub asks the store: each lease is renewed once in a third of its
-// time, and who lives is looked at once a second. Nothing else.
+// An idle hub asks the store nothing but this: it renews each lease once in a third of its time,
+// and reads the live hubs once a second.
 func TestIdleCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -398,9 +398,8 @@ func TestIdleCommands(t *testing.T) {
 	})
 }
 
-// A third hub gets its share by yields, moving nothing else; when it dies the
-// others take its share over within the time of a lease; when it ends as planned,
-// at once.
+// A third hub gets its shards from the others, and no other shard moves. If it dies, the others
+// own its shards within the time of a lease; if it shuts down, at once.
 func TestHubsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -409,33 +408,33 @@ func TestHubsComeAndGo(t *testing.T) {
 		c := b.start("b", nil)
 		b.after(10 * time.Second)
 		b.shares([]*hub{a, c}, 128, 128)
-		d := b.start("c", func(_ *Options, p *part) { p.yieldFor = time.Second })
+		d := b.start("c", func(_ *Options, p *part) { p.finishFor = time.Second })
 		b.after(10 * time.Second)
 		b.shares([]*hub{a, c, d}, a.Owned(), c.Owned(), 256-a.Owned()-c.Owned())
 		if d.Owned() < 85 || a.Owned() < 85 || c.Owned() < 85 || a.Live() != 3 {
 			t.Errorf("%d, %d and %d shards of %d live", a.Owned(), c.Owned(), d.Owned(), a.Live())
 		}
 		if n := a.part.cuts + c.part.cuts + d.part.cuts; n != 0 {
-			t.Errorf("%d shards were cut off that should have been yielded", n)
+			t.Errorf("%d shards were aborted instead of finished", n)
 		}
 
-		// The planned end: everything is with the others 3 s later.
+		// A shutdown: the others own everything 3 s later.
 		ended := time.Now()
 		d.stop()
 		if took := time.Since(ended); took > 1500*time.Millisecond {
-			t.Errorf("yielding took %s", took)
+			t.Errorf("finishing took %s", took)
 		}
 		b.after(2 * time.Second)
 		b.shares([]*hub{a, c, d}, 128, 128, 0)
 
-		// A dead hub: it reaches nobody any more.
+		// A dead hub: it no longer reaches the store.
 		b.away("b", true, false)
 		b.after(lease + 3*time.Second)
 		b.shares([]*hub{a, c}, 256, 0)
 		if a.Live() != 1 || b.heard(EventLost) == 0 || c.Check() == nil {
 			t.Errorf("live %d, check %v", a.Live(), c.Check())
 		}
-		// Back again, it gets its share without being asked.
+		// Back again, it gets its shards without any help.
 		b.away("b", false, false)
 		b.after(5 * time.Second)
 		b.shares([]*hub{a, c}, 128, 128)
@@ -447,8 +446,8 @@ func TestHubsComeAndGo(t *testing.T) {
 	})
 }
 
-// Without an answer of the store a hub stops by its own clock before the lease is
-// over there, also where the store does not even fail.
+// If the store does not answer, a hub stops by its own clock before the lease is over in the
+// store. A store that hangs instead of failing makes no difference.
 func TestStopsByItsOwnClock(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -465,7 +464,7 @@ func TestStopsByItsOwnClock(t *testing.T) {
 				}
 			}
 			if h.part.cuts != Shards {
-				t.Errorf("%d shards were cut off", h.part.cuts)
+				t.Errorf("%d shards were aborted", h.part.cuts)
 			}
 			h.stop()
 		})
@@ -510,17 +509,16 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
-// What was handed back while a renewal was under way is not owned again when that
-// is answered.
+// A shard that is handed back during a renewal is not owned again when the renewal is answered.
 func TestRenewalOfWhatIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		a := b.start("a", func(o *Options, p *part) {
-			o.Store, p.yieldFor = &slowStore{Store: o.Store, renewals: 4 * time.Second, releases: 4 * time.Second}, 3*time.Second
+			o.Store, p.finishFor = &slowStore{Store: o.Store, renewals: 4 * time.Second, releases: 4 * time.Second}, 3*time.Second
 		})
 		b.after(8500 * time.Millisecond)
 		c := b.start("b", nil)
-		b.after(6 * time.Second) // yields from 9 s to 12 s, renewal from 10 s to 14 s, release from 12 s to 16 s
+		b.after(6 * time.Second) // finishes from 9 s to 12 s, renewal from 10 s to 14 s, release from 12 s to 16 s
 		b.shares([]*hub{a, c}, 128, 128)
 		two(t, b, map[string]*hub{"a": a, "b": c})
 		a.stop()
@@ -528,8 +526,8 @@ func TestRenewalOfWhatIsHandedBack(t *testing.T) {
 	})
 }
 
-// A lease that the store knows nothing of any more is given up when it is renewed,
-// and the shard is taken again when it is free.
+// A lease that the store has lost ends here at its renewal. The hub acquires the shard again when
+// it is free.
 func TestLostInTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -541,10 +539,10 @@ func TestLostInTheStore(t *testing.T) {
 		b.store.mu.Unlock()
 		b.after(6 * time.Second)
 		h.part.mu.Lock()
-		cuts, takes := h.part.cuts, h.part.takes[4]
+		cuts, starts := h.part.cuts, h.part.starts[4]
 		h.part.mu.Unlock()
-		if h.Owns(3) || !h.Owns(4) || cuts != 2 || takes != 2 {
-			t.Errorf("owns the lost one: %t, the free one: %t, %d cuts, taken %d times", h.Owns(3), h.Owns(4), cuts, takes)
+		if h.Owns(3) || !h.Owns(4) || cuts != 2 || starts != 2 {
+			t.Errorf("owns the lost one: %t, the free one: %t, %d cuts, started %d times", h.Owns(3), h.Owns(4), cuts, starts)
 		}
 		b.after(2 * lease)
 		b.shares([]*hub{h}, Shards)
@@ -552,7 +550,7 @@ func TestLostInTheStore(t *testing.T) {
 	})
 }
 
-// slowStore answers late: it does at once what it is asked for.
+// slowStore executes a request at once, and answers late.
 type slowStore struct {
 	Store
 	acquires, renewals, releases time.Duration
@@ -570,31 +568,31 @@ func (s *slowStore) Renew(ctx context.Context, owner string, shards []int, ttl t
 	return kept, gone, err
 }
 
-// A Take that fails is repeated; one that goes on when its shard is lost is ended and
-// cut off, and so is one that goes on for long when it is wanted elsewhere.
-func TestTakes(t *testing.T) {
+// A Start that fails is repeated. A Start that is still running when its shard is lost is ended
+// and aborted, and so is one that runs for long when its shard is due to another hub.
+func TestStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		h := b.start("a", func(_ *Options, p *part) { p.fails = 2 })
 		b.after(500 * time.Millisecond)
 		if h.Starting() == nil {
-			t.Error("begun, while every Take fails")
+			t.Error("begun, while every Start fails")
 		}
 		b.after(5 * time.Second)
 		b.shares([]*hub{h}, Shards)
 		if b.heard(EventTakeFailed) == 0 {
 			t.Error("no event")
 		}
-		other := b.start("b", func(_ *Options, p *part) { p.takeTime = time.Hour })
+		other := b.start("b", func(_ *Options, p *part) { p.startTime = time.Hour })
 		b.after(5 * time.Second)
 		if h.Owned() != 128 || other.Owned() != 128 || other.part.count() != 0 {
-			t.Errorf("%d and %d owned, %d taken", h.Owned(), other.Owned(), other.part.count())
+			t.Errorf("%d and %d owned, %d working", h.Owned(), other.Owned(), other.part.count())
 		}
 		third := b.start("c", nil)
 		b.after(5 * time.Second)
 		b.shares([]*hub{third}, third.Owned())
 		if third.Owned() < 85 || other.Owned() < 85 || len(other.part.begun) != startsAtOnce {
-			t.Errorf("%d and %d owned, %d begun to take", other.Owned(), third.Owned(), len(other.part.begun))
+			t.Errorf("%d and %d owned, %d begun", other.Owned(), third.Owned(), len(other.part.begun))
 		}
 		other.stop()
 		b.after(3 * time.Second)
@@ -604,22 +602,22 @@ func TestTakes(t *testing.T) {
 	})
 }
 
-// A hub that is stopped while it starts has what it began of a shard finished, not cut
-// off; what it had not begun it does not begin.
-func TestStopWhileItTakes(t *testing.T) {
+// A hub that is stopped during its start finishes the shards that it has begun, and does not
+// abort them. It begins no other shard.
+func TestStopWhileItStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		h := b.start("a", func(_ *Options, p *part) { p.takeTime, p.yieldFor = time.Second, time.Second })
+		h := b.start("a", func(_ *Options, p *part) { p.startTime, p.finishFor = time.Second, time.Second })
 		b.after(500 * time.Millisecond)
 		begun := len(h.part.begun)
 		if begun != startsAtOnce {
-			t.Fatalf("%d Takes have begun", begun)
+			t.Fatalf("%d Starts have begun", begun)
 		}
 		h.stop()
-		if len(h.part.yielded) != begun || h.part.cuts != Shards-begun || h.Owned() != 0 {
-			t.Errorf("%d yielded, %d cuts, %d owned", len(h.part.yielded), h.part.cuts, h.Owned())
+		if len(h.part.finished) != begun || h.part.cuts != Shards-begun || h.Owned() != 0 {
+			t.Errorf("%d finished, %d cuts, %d owned", len(h.part.finished), h.part.cuts, h.Owned())
 		}
-		for shard, took := range h.part.yielded {
+		for shard, took := range h.part.finished {
 			if took != time.Second {
 				t.Errorf("shard %d had %v to finish", shard, took)
 			}
@@ -627,19 +625,18 @@ func TestStopWhileItTakes(t *testing.T) {
 	})
 }
 
-// A shutdown gives the Part the time to drain, no more, and keeps the leases for
-// so long.
-func TestYieldIsBounded(t *testing.T) {
+// A shutdown gives the Worker the time to drain and no more. It keeps the leases until then.
+func TestFinishIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		h := b.start("a", func(o *Options, p *part) { o.Drain, p.yieldFor = 2*lease, time.Hour })
+		h := b.start("a", func(o *Options, p *part) { o.Drain, p.finishFor = 2*lease, time.Hour })
 		b.after(time.Minute)
 		began := time.Now()
 		done := make(chan struct{})
 		go func() { h.stop(); close(done) }()
 		b.after(2*lease - time.Second)
 		if h.Owned() != Shards {
-			t.Errorf("%d shards are owned while all are yielded", h.Owned())
+			t.Errorf("%d shards are owned while all are finished", h.Owned())
 		}
 		<-done
 		if took := time.Since(began); took != 2*lease {
@@ -653,21 +650,21 @@ func TestYieldIsBounded(t *testing.T) {
 	})
 }
 
-// At the end a store that fails or hangs is waited for as long as the Part may take
-// to drain and a moment, and no shard counts as handed back that was not.
+// At a shutdown the hub waits for a store that fails or hangs, for the Worker's time to drain and
+// a moment longer. It reports no shard as handed back that was not.
 func TestEndWhileTheStoreIsAway(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
-		for _, yieldFor := range []time.Duration{0, time.Second, time.Hour} {
-			t.Run(fmt.Sprint("hangs ", hangs, ", yields for ", yieldFor), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { endWhileAway(t, hangs, yieldFor) })
+		for _, finishFor := range []time.Duration{0, time.Second, time.Hour} {
+			t.Run(fmt.Sprint("hangs ", hangs, ", finishes for ", finishFor), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { endWhileAway(t, hangs, finishFor) })
 			})
 		}
 	}
 }
 
-func endWhileAway(t *testing.T, hangs bool, yieldFor time.Duration) {
+func endWhileAway(t *testing.T, hangs bool, finishFor time.Duration) {
 	b := newBed(t)
-	h := b.start("a", func(_ *Options, p *part) { p.yieldFor = yieldFor })
+	h := b.start("a", func(_ *Options, p *part) { p.finishFor = finishFor })
 	b.after(time.Minute)
 	b.away("a", true, hangs)
 	b.after(time.Second)
@@ -677,8 +674,8 @@ func endWhileAway(t *testing.T, hangs bool, yieldFor time.Duration) {
 		t.Errorf("it took %v", took)
 	}
 	synctest.Wait()
-	if yielded := b.heard(EventYielded); yielded != 0 {
-		t.Errorf("%d lines say that shards were handed back", yielded)
+	if finished := b.heard(EventYielded); finished != 0 {
+		t.Errorf("%d lines say that shards were handed back", finished)
 	}
 	var kept []int
 	for _, e := range b.events {
@@ -692,11 +689,11 @@ func endWhileAway(t *testing.T, hangs bool, yieldFor time.Duration) {
 	}
 }
 
-// A store that comes back during the end is told everything.
+// If the store comes back during the shutdown, the hub releases everything.
 func TestEndWhileTheStoreComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		h := b.start("a", func(_ *Options, p *part) { p.yieldFor = 10 * time.Second })
+		h := b.start("a", func(_ *Options, p *part) { p.finishFor = 10 * time.Second })
 		other := b.start("b", nil)
 		defer other.stop()
 		b.after(time.Minute)
@@ -713,7 +710,7 @@ func TestEndWhileTheStoreComesBack(t *testing.T) {
 	})
 }
 
-// For a store of its own a hub owns everything for ever, frozen or not.
+// With Alone a hub owns everything for ever, frozen or not.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -730,8 +727,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// Whatever happens to whom and when, no shard is worked on by two hubs, and when
-// it is over everything is with those that live.
+// Whatever happens, no two hubs work on one shard, and in the end the live hubs own everything.
 func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { neverTwo(t, seed) })

@@ -8,7 +8,7 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// end is when a lease is over for which the store was asked at a time.
+// end returns when a lease is over, from the time when the store was asked for it.
 func (k *Keeper) end(asked int64) int64 {
 	if k.o.Lease == 0 {
 		return math.MaxInt64
@@ -54,7 +54,7 @@ func (k *Keeper) wakeGuard() {
 	}
 }
 
-// guard aborts work when a lease is over, whatever the store does meanwhile.
+// guard aborts work when a lease is over, even if the store does not answer.
 func (k *Keeper) guard(ctx context.Context) {
 	if k.o.Lease == 0 {
 		return
@@ -72,8 +72,7 @@ func (k *Keeper) guard(ctx context.Context) {
 	}
 }
 
-// lose aborts the work on a shard whose lease was over at a time, unless it was renewed just
-// now.
+// lose aborts the work on a shard whose lease ended at a time, unless it was renewed just now.
 func (k *Keeper) lose(shard int, at int64) {
 	k.mu.Lock()
 	sh := &k.shards[shard]

@@ -13,7 +13,7 @@ func nodesOf(t *rapid.T, least int) []string {
 	return rapid.SliceOfNDistinct(rapid.StringN(1, 12, -1), least, 40, rapid.ID[string]).Draw(t, "nodes")
 }
 
-// moved is how many shards have another owner, of those that had one.
+// moved is how many of the shards that had an owner have another one now.
 func moved(before, after [Shards]string) (n int) {
 	for shard := range before {
 		if before[shard] != "" && before[shard] != after[shard] {
@@ -23,7 +23,7 @@ func moved(before, after [Shards]string) (n int) {
 	return n
 }
 
-// even fails where a hub has not its share.
+// even fails unless every hub has as many shards as it should.
 func even(t *rapid.T, nodes []string, placed [Shards]string) {
 	t.Helper()
 	counts := map[string]int{}
@@ -42,9 +42,9 @@ func even(t *rapid.T, nodes []string, placed [Shards]string) {
 	}
 }
 
-// From any state, everybody gets an even share, whoever looks at it and however
-// often; who has no more than that loses nothing.
-func TestPlaceIsEvenAndSettles(t *testing.T) {
+// From any state, all hubs get the same number of shards. Every hub calculates the same, however
+// often, and a hub that has no more than this number loses none.
+func TestPlaceIsEvenAndStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := nodesOf(t, 1)
 		of := rapid.SampledFrom(append([]string{"", "gone"}, nodes...))
@@ -55,7 +55,7 @@ func TestPlaceIsEvenAndSettles(t *testing.T) {
 		placed := Place(nodes, owners)
 		even(t, nodes, placed)
 		if again := Place(nodes, placed); again != placed {
-			t.Fatalf("what is in its place is moved: %d", moved(placed, again))
+			t.Fatalf("a second Place moved %d shards", moved(placed, again))
 		}
 		other := slices.Clone(nodes)
 		slices.Reverse(other)
@@ -74,7 +74,7 @@ func TestPlaceIsEvenAndSettles(t *testing.T) {
 	})
 }
 
-// A hub that comes gets its share, and nothing moves but that.
+// A new hub gets its shards, and no other shard moves.
 func TestPlaceOneMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := nodesOf(t, 2)
@@ -94,7 +94,7 @@ func TestPlaceOneMore(t *testing.T) {
 	})
 }
 
-// A hub that goes moves what it had, and nothing else.
+// If a hub goes, only its shards move.
 func TestPlaceOneLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := nodesOf(t, 2)
@@ -116,7 +116,7 @@ func TestPlaceNobody(t *testing.T) {
 	}
 }
 
-// What ranks highest is spread evenly before any bound evens it out.
+// The highest ranks are spread evenly even before Place limits the number of shards.
 func TestRankIsEven(t *testing.T) {
 	const hubs, shares = 3, 300
 	counts := map[int]int{}

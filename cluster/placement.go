@@ -7,18 +7,17 @@ import (
 	"slices"
 )
 
-// Shards is how many there are.
+// Shards is the number of shards.
 const Shards = 256
 
 // Place returns who should own each shard, given the ids of the live hubs and the present
 // owners (empty, or the id of a hub that is not live: none). The result is the same on every
 // hub with the same arguments.
 //
-// The numbers of shards of two hubs differ by one at most. A hub keeps the shards that it
-// owns; if it has too many, it keeps those that rank highest with it. So when a hub comes or
-// goes, only the shards move that it gets or had. A free shard goes to the hub with which it
-// ranks highest, among those that may have more (rendezvous hashing). Without nodes no shard
-// has an owner.
+// The numbers of shards of two hubs differ by one at most. A hub keeps the shards that it owns;
+// if it has too many, it keeps those that rank highest with it. So if a hub comes or goes, only
+// its own shards move. A free shard goes to the hub with which it ranks highest, among those that
+// may have more (rendezvous hashing). Without nodes no shard has an owner.
 func Place(nodes []string, owners [Shards]string) (placed [Shards]string) {
 	held := make(map[string][]int, len(nodes))
 	for _, n := range nodes {
@@ -71,7 +70,7 @@ func quotas(held map[string][]int) map[string]int {
 	return of
 }
 
-// pair is a hub and a shard, and how high that ranks with it.
+// pair is a hub and a shard, and how high the shard ranks with the hub.
 type pair struct {
 	node  string
 	shard int
@@ -83,7 +82,7 @@ func ranking(a, b pair) int {
 	return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.shard, b.shard), cmp.Compare(a.node, b.node))
 }
 
-// rank is a number that looks random, and is always the same for two things.
+// rank is a number that looks random, and is always the same for one hub and one shard.
 func rank(node string, shard int) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node))        // a hash never fails

@@ -22,8 +22,8 @@ func (k *Keeper) setNodes(nodes []Node) {
 	}
 }
 
-// rebalance compares who owns which shard with who should, and begins to start and to hand
-// back shards. It does nothing if everything was balanced a moment ago.
+// rebalance compares the owners of the shards with the owners that Place wants, and begins to
+// start and to hand back shards. It does nothing if everything was balanced a moment ago.
 func (k *Keeper) rebalance(ctx context.Context) error {
 	now := k.now()
 	k.mu.Lock()
@@ -65,7 +65,7 @@ func (k *Keeper) rebalance(ctx context.Context) error {
 	return err
 }
 
-// owners reads from the store who owns each shard, except for those that this hub owns.
+// owners reads from the store which hub owns each shard, except for the shards of this hub.
 func (k *Keeper) owners(ctx context.Context) (owners [Shards]string, err error) {
 	others := k.in(func(s state) bool { return !s.owned() })
 	for shard := range owners {
@@ -86,7 +86,7 @@ func (k *Keeper) owners(ctx context.Context) (owners [Shards]string, err error) 
 	return owners, err
 }
 
-// acquire begins to start those of the shards that are free here and in the store.
+// acquire begins to start the shards among these that are free here and in the store.
 func (k *Keeper) acquire(ctx context.Context, shards []int) error {
 	shards = slices.DeleteFunc(shards, func(shard int) bool {
 		k.mu.Lock()

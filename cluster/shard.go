@@ -10,8 +10,8 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// begin has the Worker start a shard that has a lease, for which the store was asked at a
-// time. The lease is in until first, so that Owns is true when the Worker starts.
+// begin has the Worker start a shard that has a lease. Asked is when the store was asked for it.
+// The lease is in until before that, so Owns is true when the Worker starts.
 func (k *Keeper) begin(ctx context.Context, shard int, asked int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +48,7 @@ func (k *Keeper) start(leased, wanted context.Context, shard int) {
 				return
 			}
 		}
-		// It is lost, or was not started.
+		// The shard is lost, or was not started.
 		k.o.Worker.Abort(shard)
 		k.release(leased, shard)
 		k.done(shard)
@@ -164,7 +164,7 @@ func (k *Keeper) release(ctx context.Context, shard int) bool {
 	return err == nil
 }
 
-// done is the end of a Finish, and of a Start without result.
+// done ends a Finish, or a Start that failed.
 func (k *Keeper) done(shard int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,8 +19,8 @@ func (b *bed) started(h *hub) time.Duration {
 	return time.Since(began)
 }
 
-// A hub that comes after one that was killed starts until the leases of that one are
-// over and it has the first of the shards.
+// If a hub starts after another one was killed, its start lasts until the leases of the dead hub
+// are over and it has the first shard.
 func TestStartsUntilTheLeasesOfTheDeadAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -41,21 +41,21 @@ func TestStartsUntilTheLeasesOfTheDeadAreOver(t *testing.T) {
 	})
 }
 
-// A hub has started as soon as it has the first of the shards that others hand back.
-// Where they take longer than the time of a lease to do that, it waits no longer.
+// A hub has started as soon as it has the first shard that others hand back. It waits for them no
+// longer than the time of a lease.
 func TestStartsBesideOthers(t *testing.T) {
-	for yieldFor, want := range map[time.Duration]time.Duration{
+	for finishFor, want := range map[time.Duration]time.Duration{
 		0: 2 * time.Second, 12 * time.Second: 14 * time.Second, 5 * time.Minute: lease + startGrace + time.Second,
 	} {
-		t.Run(fmt.Sprint(yieldFor), func(t *testing.T) {
+		t.Run(fmt.Sprint(finishFor), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				other := b.start("b", func(o *Options, p *part) { o.Drain, p.yieldFor = yieldFor, yieldFor })
+				other := b.start("b", func(o *Options, p *part) { o.Drain, p.finishFor = finishFor, finishFor })
 				defer other.stop()
 				b.started(other)
 				h := b.start("a", nil)
 				defer h.stop()
-				if took := b.started(h); took < yieldFor && took < lease+startGrace || took > want || (h.part.count() > 0) != (yieldFor < lease) {
+				if took := b.started(h); took < finishFor && took < lease+startGrace || took > want || (h.part.count() > 0) != (finishFor < lease) {
 					t.Errorf("it had started after %v, and works on %d shards", took, h.part.count())
 				}
 			})
@@ -63,8 +63,7 @@ func TestStartsBesideOthers(t *testing.T) {
 	}
 }
 
-// A hub has started at once where no shard is due to it: there are more hubs than
-// shards.
+// A hub has started at once if no shard is due to it, because there are more hubs than shards.
 func TestStartsWithNothingDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -87,7 +86,7 @@ func TestStartsWithNothingDue(t *testing.T) {
 	})
 }
 
-// A hub that does not reach the store does not know what is due to it, and starts.
+// A hub that cannot reach the store does not know what is due to it, and is still starting.
 func TestStartsWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -96,7 +95,7 @@ func TestStartsWithoutStore(t *testing.T) {
 		defer h.stop()
 		b.after(10 * lease)
 		if h.Starting() == nil {
-			t.Error("it has started without a word from the store")
+			t.Error("it has started without an answer of the store")
 		}
 		b.away("a", false, false)
 		if took := b.started(h); took > 2*time.Second || h.part.count() == 0 {

@@ -18,8 +18,8 @@ type Node struct {
 	Admin   string `json:"admin"`
 	HubURL  string `json:"hub_url"`
 	Version string `json:"version"`
-	// Format is the newest format of the store that it knows (Formats). Versions from
-	// before there were formats say none.
+	// Format is the newest format of the store that it knows (Formats). Versions that are older
+	// than formats report none.
 	Format int `json:"format,omitempty"`
 	// StartedAt is by its own clock.
 	StartedAt time.Time `json:"started_at"`
@@ -102,8 +102,8 @@ var (
 // Board is where hubs on one store show each other a short text about themselves. It may
 // be shared between goroutines.
 type Board interface {
-	// Post shows the text of the hub id, in place of its last one, for so long.
+	// Post replaces the text of the hub id. The text is shown until life is over.
 	Post(ctx context.Context, id string, text []byte, life time.Duration) error
-	// Posts returns the texts of these hubs, in no order. One that has none is left out.
+	// Posts returns the texts of these hubs, in no order. A hub without a text is left out.
 	Posts(ctx context.Context, ids []string) ([][]byte, error)
 }

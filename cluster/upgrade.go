@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Formats are what a store records of how values are packed in it (journal.Format), as
-// numbers of this kind of store.
+// Formats are the formats (journal.Format) that a store records: how values are packed in it. The
+// numbers have a meaning only for this kind of store.
 type Formats struct {
 	// Written is the format that hubs write now, and Newest the one that they write
 	// once the upgrade is finished. Every hub whose Node.Format is Written or more can
@@ -30,15 +30,14 @@ func (f Formats) Refused() error {
 	return &OlderHubsError{f.Older}
 }
 
-// Pending reports whether an upgrade is to be finished.
+// Pending reports whether an upgrade is not finished yet.
 func (f Formats) Pending() bool { return f.Written < f.Newest }
 
 // Upgrader is a store whose format a new version changed. Until the operator finishes the
 // upgrade, hubs of the version before can work on it, beside those of this version or
 // after them. It may be shared between goroutines.
 type Upgrader interface {
-	// Pending reports whether an upgrade is to be finished, as this hub knew it a second
-	// ago.
+	// Pending reports whether an upgrade is not finished yet. The answer may be a second old.
 	Pending() bool
 	// Formats returns what the store records.
 	Formats(ctx context.Context) (Formats, error)
