@@ -66,7 +66,7 @@ func ofTopic(h journal.Head, remembered []journal.Interval) *topicLine {
 	}
 	for _, i := range remembered {
 		if i.Position > h.Last.Position {
-			break // its entry came after the head was read
+			break // its entry was appended after the head was read
 		}
 		l.Intervals = append(l.Intervals, intervalLine{utc(i.From), utc(i.Until), i.SHA256, i.ID, uint64(i.Position)})
 	}
@@ -175,6 +175,5 @@ func (l *subscriptionLine) read() (err error) {
 	return err
 }
 
-// set stores a text in a variable of a text type of a package that is not
-// imported here.
+// set stores a text in a variable whose type belongs to a package that is not imported here.
 func set[T ~string](to *T, text string) { *to = T(text) }

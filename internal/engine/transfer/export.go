@@ -16,7 +16,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// page is how many records are asked of a store at once.
+// page is how many records are read from a store at once.
 const page = 1000
 
 // Source is what Export reads: a store.
@@ -36,11 +36,11 @@ type Lists interface {
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error)
 }
 
-// ExportOptions say what is written of secrets, and what of the hub.
+// ExportOptions say how secrets are written, and what the header says about the hub.
 type ExportOptions struct {
-	// Notifications are written too, as far as they are retained.
+	// Notifications: write the retained notifications too.
 	Notifications bool
-	// Keys seal the secrets, the first of them.
+	// Keys seal the secrets, with the first key.
 	Keys *seal.Keys
 	// Secrets is one of the Secrets constants; empty: sealed, or ErrNoKey.
 	Secrets string
@@ -50,11 +50,11 @@ type ExportOptions struct {
 	Progress func(Counts)
 }
 
-// Exported tells what was written.
+// Exported reports what was written.
 type Exported struct {
 	Counts
-	// Lagging are the subscriptions in force that have not got all that their
-	// topics retain, Lag the notifications that they have not got. An export without
+	// Lagging counts the subscriptions in force that have not received all that their topics
+	// retain. Lag counts the notifications that they have not received. An export without
 	// notifications turns these into gaps.
 	Lagging int
 	Lag     uint64
@@ -63,8 +63,8 @@ type Exported struct {
 	Secrets string // one of the Secrets constants
 }
 
-// Export writes what a store holds. Hubs may go on meanwhile: the file is then
-// of no single moment, and no cursor in it is ahead of its topic.
+// Export writes what a store holds. Hubs may work meanwhile. The file then does not show a single
+// moment, but no cursor in it is ahead of its topic.
 func Export(ctx context.Context, w io.Writer, from Source, o ExportOptions) (Exported, error) {
 	secrets, err := newSecrets(o.Secrets, o.Keys)
 	if err != nil {
@@ -93,8 +93,8 @@ type exporter struct {
 	done     Exported
 
 	last    map[string]journal.Anchor // of each topic as it was written
-	trimmed map[string]journal.Anchor // of each topic that retention took something from
-	behind  map[string]bool           // topics of which a cursor has seen more
+	trimmed map[string]journal.Anchor // of each topic that was trimmed meanwhile
+	behind  map[string]bool           // topics that a cursor is ahead of
 }
 
 func (x *exporter) run(ctx context.Context, o ExportOptions) error {
@@ -173,9 +173,9 @@ const (
 	readBytes  = 4 << 20 // of their bodies
 )
 
-// notifications writes those of a topic up to its head h, oldest first. It returns which
-// they are; nil: there are none. What retention deletes meanwhile is not in the file.
-// What is damaged is not either, and missing in a store that reads the file.
+// notifications writes the notifications of a topic up to its head h, oldest first. It returns
+// which ones they are; nil: there are none. Notifications that are trimmed meanwhile or are
+// damaged are not in the file, so a store that imports the file does not have them.
 func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retainedLine, error) {
 	kept := &retainedLine{}
 	trimmedTo := func(a journal.Anchor) { kept = &retainedLine{Trimmed: ofAnchor(a)} }
@@ -246,8 +246,8 @@ func (x *exporter) subscriptions(ctx context.Context, shard int) error {
 	})
 }
 
-// within moves back what of a record is ahead of its topic as it was written: the
-// notifications behind that are not in the file.
+// within moves the anchors of a record back that are ahead of its topic as it was written,
+// because later notifications are not in the file.
 func (x *exporter) within(rec subscriptions.Record) subscriptions.Record {
 	back := func(topic string, a *journal.Anchor) bool {
 		last := x.last[topic]
@@ -273,8 +273,8 @@ func (x *exporter) within(rec subscriptions.Record) subscriptions.Record {
 	return rec
 }
 
-// look notes how far a subscription is behind its topic, or ahead of what was
-// written of it.
+// look records how far a subscription is behind its topic, or ahead of what was written of the
+// topic.
 func (x *exporter) look(rec subscriptions.Record) {
 	ahead := func(topic string, a journal.Anchor) {
 		if a.Position > x.last[topic].Position {

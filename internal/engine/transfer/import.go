@@ -43,38 +43,37 @@ type Records interface {
 
 // ImportOptions say how a file is read.
 type ImportOptions struct {
-	// Keys open the secrets of a file that are sealed.
+	// Keys open the sealed secrets of a file.
 	Keys *seal.Keys
-	// DryRun stores nothing and tells what would be.
+	// DryRun stores nothing and reports what Import would do.
 	DryRun bool
 	// Progress, which may be nil, is called now and then, from one goroutine, with
 	// the lines that were read.
 	Progress func(Counts)
 }
 
-// Imported tells what was done, or with DryRun what would be.
+// Imported reports what was done, or with DryRun what would be done.
 type Imported struct {
 	Counts // the lines
-	// Stored are the lines that changed something, Kept those of which the store
-	// has the same or newer.
+	// Stored counts the lines that changed something, Kept those for which the store has the same
+	// or newer.
 	Stored, Kept int
-	// Refused are the topics of which the store has entries of its own that are
-	// older: neither they nor their subscriptions were imported. The first 20
-	// are told.
+	// Refused has an error for each of the first 20 topics that were not imported, nor were their
+	// subscriptions, because the store has entries of its own that are older.
 	Refused []error
-	// RefusedLines counts the lines that were not imported for that.
+	// RefusedLines counts all lines that were not imported for this reason.
 	RefusedLines int
-	// Secretless are the subscriptions and requests that were not imported as
-	// their secret was left out, and the store has none.
+	// Secretless counts the subscriptions and requests that were not imported, because their
+	// secret was left out of the file and the store does not have it.
 	Secretless int
 }
 
-// Partial reports whether something of the file is not in the store.
+// Partial reports whether a part of the file is not in the store.
 func (i *Imported) Partial() bool { return i.RefusedLines > 0 || i.Secretless > 0 }
 
-// Import merges a file into a store. The file should have passed Check: what is
-// wrong with a line is told, and the others are imported all the same. After an
-// error some of it may have been imported; to import it again does no harm.
+// Import merges a file into a store. The file should have passed Check. Wrong lines are reported,
+// and the others are imported all the same. After an error a part of the file may have been
+// imported; importing it again does no harm.
 func Import(ctx context.Context, r io.Reader, to Target, o ImportOptions) (Imported, error) {
 	if o.DryRun {
 		to = dryTarget{to}
@@ -95,7 +94,7 @@ type dryTarget struct{ Target }
 func (dryTarget) Restore(context.Context, journal.Head, []journal.Interval) error { return nil }
 func (dryTarget) Ping(context.Context, time.Time, []string) error                 { return nil }
 
-// Refill counts the entries that are not there.
+// Refill counts the entries that the store does not have.
 func (t dryTarget) Refill(ctx context.Context, topic string, entries []journal.Entry) (added int, err error) {
 	for _, e := range entries {
 		of, stored, err := t.Find(ctx, e.ID)
@@ -127,7 +126,7 @@ type importer struct {
 	// Lines that are stored at the same time, until the first error of them.
 	group  *errgroup.Group
 	within context.Context
-	topics bool   // the group has topics; their subscriptions have to wait for them
+	topics bool   // the group has topics; their subscriptions have to wait for it
 	refill refill // of the topic whose line comes next
 
 	mu      sync.Mutex
@@ -140,7 +139,7 @@ func (i *importer) begin(ctx context.Context) {
 	i.group.SetLimit(atOnce)
 }
 
-// refill is what is read of the notifications of a topic, until its line comes.
+// refill collects the notifications of a topic until the line of the topic comes.
 type refill struct {
 	entries []journal.Entry // not stored yet
 	bytes   int64           // of their bodies
@@ -167,7 +166,7 @@ func (r *refill) store(ctx context.Context, to Target, topic string) error {
 	return nil
 }
 
-// run merges a line beside others. Its error is one of any line before.
+// run merges a line in parallel with others. The error may be that of an earlier line.
 //
 //nolint:contextcheck // within is made of ctx, by begin
 func (i *importer) run(ctx context.Context, l line) error {
@@ -182,7 +181,7 @@ func (i *importer) run(ctx context.Context, l line) error {
 		i.topics = true
 		l.refill, i.refill = i.refill, refill{}
 	default:
-		if i.topics { // they are there before their subscriptions are
+		if i.topics { // a topic has to be stored before its subscriptions
 			if err := i.wait(ctx); err != nil {
 				return err
 			}
@@ -193,7 +192,7 @@ func (i *importer) run(ctx context.Context, l line) error {
 	return nil
 }
 
-// wait returns when all that began is done, with the first error.
+// wait returns when all lines that began are done, with the first error.
 func (i *importer) wait(ctx context.Context) error {
 	err := i.group.Wait()
 	i.begin(ctx)
@@ -204,7 +203,7 @@ func (i *importer) wait(ctx context.Context) error {
 	return err
 }
 
-// count notes what became of a line.
+// count records whether a line changed something.
 func (i *importer) count(stored bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -259,7 +258,7 @@ func (l *topicLine) merge(ctx context.Context, i *importer) error {
 	return nil
 }
 
-// refuse keeps a topic out, and with it what is about it and its notifications.
+// refuse skips a topic with its notifications, pings and subscriptions.
 func (i *importer) refuse(topic string, notifications int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -270,7 +269,7 @@ func (i *importer) refuse(topic string, notifications int) {
 	}
 }
 
-// isRefused reports whether a topic was kept out, and then counts a line of it.
+// isRefused reports whether a topic is skipped, and then counts a line of it.
 func (i *importer) isRefused(topic string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -297,7 +296,7 @@ func (l *pingLine) merge(ctx context.Context, i *importer) error {
 	return nil
 }
 
-// errSecretless keeps a record as it is, as its secret is not known.
+// errSecretless leaves a record unchanged, because its secret is not known.
 var errSecretless = errors.New("its secret was left out")
 
 func (l *subscriptionLine) merge(ctx context.Context, i *importer) error {
@@ -342,7 +341,7 @@ func (l *subscriptionLine) withSecrets(stored subscriptions.Record) (subscriptio
 		if stored.Request == nil || stored.Request.ID != rec.Request.ID {
 			return rec, errSecretless
 		}
-		rec.Request = nil // it is there
+		rec.Request = nil // the store has it
 	}
 	return rec, nil
 }

@@ -24,10 +24,10 @@ const (
 	typeEnd          = "end"
 )
 
-// How the secrets of subscribers stand in a file.
+// How a file contains the secrets of subscribers.
 const (
 	SecretsSealed  = "sealed"   // with the key that the header names
-	SecretsPlain   = "plain"    // as they are
+	SecretsPlain   = "plain"    // unencrypted
 	SecretsLeftOut = "left-out" // not at all
 )
 
@@ -42,8 +42,8 @@ type header struct {
 	SealKey   string    `json:"seal_key,omitempty"` // the id of the key
 }
 
-// Positions and nonces have 64 bits, which most readers of JSON cut down in a
-// number: they are texts.
+// Positions and nonces have 64 bits. They are texts, because most JSON parsers round such
+// numbers.
 type anchorLine struct {
 	Position uint64    `json:"position,string"`
 	Nonce    uint64    `json:"nonce,string"`
@@ -69,7 +69,7 @@ type intervalLine struct {
 	Position uint64    `json:"position,string"`
 }
 
-// notificationLine is a retained notification. Those of a topic stand right before its
+// notificationLine is a retained notification. The notifications of a topic come right before its
 // topicLine, oldest first.
 type notificationLine struct {
 	Type        string         `json:"type"`
@@ -97,8 +97,8 @@ type retainedLine struct {
 	Bytes   int64      `json:"bytes"` // of their bodies
 }
 
-// topicLine is the state of a topic. Where a file has two of one topic, the one
-// with the greater position holds.
+// topicLine is the state of a topic. If a file has two lines for one topic, the one with the
+// greater position wins.
 type topicLine struct {
 	Type       string         `json:"type"`
 	Topic      string         `json:"topic"`
@@ -118,15 +118,15 @@ type topicLine struct {
 	refill refill // for merge
 }
 
-// pingLine is a topic that is still to be fetched.
+// pingLine is a topic that the hub still has to fetch.
 type pingLine struct {
 	Type     string    `json:"type"`
 	Topic    string    `json:"topic"`
 	PingedAt time.Time `json:"pinged_at"`
 }
 
-// secretLine is a secret: sealed or plain as the header says, or only that there
-// is one.
+// secretLine is a secret, sealed or plain as the header says. If secrets are left out, it only
+// says that there is one.
 type secretLine struct {
 	Value   []byte `json:"secret,omitempty"`
 	LeftOut bool   `json:"secret_left_out,omitempty"`
@@ -183,7 +183,7 @@ type requestLine struct {
 	Requester    uint64     `json:"requester,string,omitempty"`
 }
 
-// endLine is the last line. It counts the others but the first.
+// endLine is the last line. It counts the others, except the first.
 type endLine struct {
 	Type string `json:"type"`
 	Counts
@@ -206,7 +206,7 @@ func (*subscriptionLine) counter(c *Counts) *int { return &c.Subscriptions }
 // Total is the number of lines.
 func (c Counts) Total() int64 { return int64(c.Notifications + c.Topics + c.Pings + c.Subscriptions) }
 
-// String tells the counts to a person.
+// String returns the counts as a person reads them.
 func (c Counts) String() string {
 	notifications := ""
 	if c.Notifications > 0 {

@@ -8,12 +8,12 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// errUnchanged keeps a record as it is.
+// errUnchanged leaves a record unchanged.
 var errUnchanged = errors.New("nothing changed")
 
-// merge returns the stored record with what a file says of it. The newer of two
-// subscriptions wins, and the greater cursor. It returns errUnchanged if nothing changes,
-// as when the same record is merged again.
+// merge returns the stored record, merged with what a file says about it. The newer of two
+// subscriptions wins, and the greater cursor. It returns errUnchanged if nothing changes, as when
+// the same record is merged again.
 func merge(stored, given subscriptions.Record) (subscriptions.Record, error) {
 	out := stored
 	if given.Subscription != nil {
@@ -58,8 +58,8 @@ func newerThan(a, b *subscriptions.Subscription) bool {
 	return cmp.Or(a.VerifiedAt.Compare(b.VerifiedAt), a.EndedAt.Compare(b.EndedAt), a.Cursor.Compare(b.Cursor)) > 0
 }
 
-// wanted reports whether a request of a file is still to be carried out: the
-// stored record has no newer one, and has not done it.
+// wanted reports whether a request of a file still has to be carried out: the stored record has
+// no newer one, and does not have its result yet.
 func wanted(stored subscriptions.Record, r *subscriptions.Request) bool {
 	if s := stored.Subscription; s != nil && (!s.VerifiedAt.Before(r.AcceptedAt) || !s.EndedAt.IsZero() && !s.EndedAt.Before(r.AcceptedAt)) {
 		return false

@@ -15,18 +15,18 @@ import (
 
 // Errors of a file.
 var (
-	// ErrRefused is wrapped where a file is not one that can be imported: it is no
-	// export, of a newer version, or sealed with a key that is not there.
+	// ErrRefused is wrapped if a file cannot be imported: it is neither a backup nor an export, a
+	// newer version wrote it, or its key is not there.
 	ErrRefused = errors.New("the file is refused")
-	// ErrTruncated is wrapped where the end of a file is missing.
+	// ErrTruncated is wrapped if the end of a file is missing.
 	ErrTruncated = errors.New("lines of the file are missing: it was cut short")
 )
 
-// maxLine bounds a line, in bytes. The longest that is written has the body of a
-// notification, of --max-body at most.
+// maxLine bounds a line, in bytes. The longest lines have the body of a notification, which is
+// limited by --max-body.
 const maxLine = 1 << 30
 
-// maxProblems is how many wrong lines are told of.
+// maxProblems is how many wrong lines are reported.
 const maxProblems = 20
 
 // LineError says what is wrong with a line, counted from 1.
@@ -42,12 +42,12 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // line is a line of a file between the first one and the last one.
 type line interface {
-	check() error                                    // is an error unless the line makes sense by itself
-	counter(c *Counts) *int                          // the count of such lines
+	check() error                                    // returns an error if the line by itself is wrong
+	counter(c *Counts) *int                          // returns the count of such lines
 	merge(ctx context.Context, into *importer) error // stores what a checked line says
 }
 
-// lineTypes make an empty line of each type.
+// lineTypes create an empty line of each type.
 var lineTypes = map[string]func(secrets *secrets) line{
 	typeNotification: func(*secrets) line { return new(notificationLine) },
 	typeTopic:        func(*secrets) line { return new(topicLine) },
@@ -55,22 +55,21 @@ var lineTypes = map[string]func(secrets *secrets) line{
 	typeSubscription: func(secrets *secrets) line { return &subscriptionLine{secrets: secrets} },
 }
 
-// handler gets the lines of a file after they were checked. An error of it ends the
-// reading.
+// handler receives the lines of a file after they were checked. Its error ends the reading.
 type handler struct {
 	line     func(line) error
-	progress func(Counts) // called after every page of lines; nil: it is not
+	progress func(Counts) // called after every page of lines; may be nil
 }
 
-// Check validates a whole file and returns what is in it. An error joins one for
-// each wrong line, maxProblems at most, or wraps ErrRefused or ErrTruncated.
-// Progress, which may be nil, is called now and then with what was read.
+// Check validates a whole file and counts its lines. The error joins one for each wrong line,
+// maxProblems at most, or wraps ErrRefused or ErrTruncated. Progress, which may be nil, is called
+// now and then with what was read.
 func Check(ctx context.Context, r io.Reader, keys *seal.Keys, progress func(Counts)) (Counts, error) {
 	return read(ctx, r, keys, handler{line: func(line) error { return nil }, progress: progress})
 }
 
-// Name returns a text that names a file: other files have other names. It reads the first
-// line, and leaves the file at its beginning.
+// Name returns a name for a file that no other file has. It reads the first line, and then seeks
+// back to the beginning.
 func Name(file io.ReadSeeker) (string, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", err
@@ -113,7 +112,7 @@ func read(ctx context.Context, r io.Reader, keys *seal.Keys, h handler) (Counts,
 	}
 	switch {
 	case len(f.problems) == maxProblems:
-		f.problems = append(f.problems, errors.New("that is not all; the rest was not read"))
+		f.problems = append(f.problems, errors.New("there may be more mistakes; the rest was not read"))
 	case lines.Err() != nil:
 		f.problems = append(f.problems, &LineError{n + 1, lines.Err()})
 	case !f.ended:
@@ -127,7 +126,7 @@ type file struct {
 	handler
 	secrets  *secrets
 	counts   Counts
-	before   *notificationLine // the line before; nil: it was of another type
+	before   *notificationLine // the line before; nil: it had another type
 	ended    bool
 	problems []error
 }
@@ -136,7 +135,7 @@ type file struct {
 func begin(line []byte, keys *seal.Keys) (*secrets, error) {
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil || h.Type != typeHeader || h.Format < 1 {
-		return nil, fmt.Errorf("%w: its first line is not that of a backup or an export; make one with rshub backup or rshub export", ErrRefused)
+		return nil, fmt.Errorf("%w: its first line is not that of a backup or an export; write the file with rshub backup or rshub export", ErrRefused)
 	}
 	if h.Format > Format {
 		return nil, fmt.Errorf("%w: it has format %d, and this version knows up to %d; import it with the newer version that wrote it (%s)", ErrRefused, h.Format, Format, h.Program)
@@ -147,8 +146,8 @@ func begin(line []byte, keys *seal.Keys) (*secrets, error) {
 	return secretsOf(h, keys)
 }
 
-// add checks one line and passes it to the handler. What is wrong with the line is kept as
-// a problem; an error is the handler's.
+// add checks one line and passes it to the handler. Mistakes in the line are collected as
+// problems; an error is the handler's.
 func (f *file) add(n int, text []byte) error {
 	var of struct {
 		Type string `json:"type"`
@@ -157,13 +156,13 @@ func (f *file) add(n int, text []byte) error {
 	var wrong error
 	switch newLine := lineTypes[of.Type]; {
 	case f.ended:
-		wrong = errors.New("it stands after the last line")
+		wrong = errors.New("it comes after the last line")
 	case notJSON != nil:
-		wrong = fmt.Errorf("it is no JSON object: %w", notJSON)
+		wrong = fmt.Errorf("it is not a JSON object: %w", notJSON)
 	case of.Type == typeEnd:
 		wrong = f.end(text)
 	case newLine == nil:
-		wrong = fmt.Errorf("%q is no type of line", of.Type)
+		wrong = fmt.Errorf("%q is not a type of line", of.Type)
 	default:
 		l := newLine(f.secrets)
 		if wrong = strictly(text, l); wrong == nil {
@@ -183,7 +182,7 @@ func (f *file) add(n int, text []byte) error {
 	return nil
 }
 
-// follows is an error unless a line may stand after the one before.
+// follows returns an error if a line may not come after the one before.
 func (f *file) follows(l line) error {
 	before := f.before
 	f.before = nil
@@ -202,7 +201,7 @@ func (f *file) follows(l line) error {
 			return nil
 		}
 	}
-	return errors.New("it is not in the order of a file: the notifications of a topic, oldest first, and then the topic")
+	return errors.New("it is not in the right order: first the notifications of a topic, oldest first, and then the topic")
 }
 
 // end reads the last line.
@@ -213,17 +212,17 @@ func (f *file) end(text []byte) error {
 	}
 	f.ended = true
 	if len(f.problems) == 0 && l.Counts != f.counts {
-		return fmt.Errorf("%w: it counts %v, and there are %v", ErrTruncated, l.Counts, f.counts)
+		return fmt.Errorf("%w: it counts %v, and the file has %v", ErrTruncated, l.Counts, f.counts)
 	}
 	return nil
 }
 
-// strictly decodes one JSON object that has no field but those that are known.
+// strictly decodes one JSON object. It refuses unknown fields.
 func strictly(line []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("it is not as it was written: %w", err)
+		return fmt.Errorf("it is not as rshub writes it: %w", err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestTruncatedFiles(t *testing.T) {
 			t.Fatalf("cut after %d of %d bytes: %v", cut, whole, err)
 		}
 	}
-	// A line is missing in the middle.
+	// A missing line in the middle is noticed.
 	lines := strings.SplitAfter(string(file), "\n")
 	if _, err := transfer.Check(t.Context(), strings.NewReader(strings.Join(append(lines[:3:3], lines[4:]...), "")), nil, nil); !errors.Is(err, transfer.ErrTruncated) {
 		t.Errorf("without its 4th line: %v", err)
@@ -40,7 +40,7 @@ func TestTruncatedFiles(t *testing.T) {
 	}
 }
 
-// Each mistake is told with its line, and nothing that makes no sense gets in.
+// Each mistake is reported with its line, and no wrong line is imported.
 func TestWrongFiles(t *testing.T) {
 	const (
 		first = `{"type":"rshub-export","format":1,"store":"s","written_at":"2026-01-01T00:00:00Z","secrets":"plain"}`
@@ -63,39 +63,39 @@ func TestWrongFiles(t *testing.T) {
 		return sub(`"in_force":{"created_at":"2026-01-01T00:00:00Z","verified_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0},"cursor":{"generation":1,"position":"0","nonce":"0","seq":0}` + more + `}`)
 	}
 	for name, tc := range map[string]struct{ line, says string }{
-		"no JSON":             {`{"type":"topic"`, "no JSON object"},
-		"no object":           {`7`, "no JSON object"},
-		"another type":        {`{"type":"entry"}`, `"entry" is no type`},
+		"no JSON":             {`{"type":"topic"`, "not a JSON object"},
+		"no object":           {`7`, "not a JSON object"},
+		"another type":        {`{"type":"entry"}`, `"entry" is not a type`},
 		"an unknown field":    {strings.Replace(topic, `"kind"`, `"color":1,"kind"`, 1), "color"},
-		"two in one line":     {topic + topic, "no JSON object"},
-		"no topic":            {strings.Replace(topic, "https://a.example/", "a", 1), "is no topic"},
-		"no kind":             {strings.Replace(topic, "change", "news", 1), "no kind"},
+		"two in one line":     {topic + topic, "not a JSON object"},
+		"no topic":            {strings.Replace(topic, "https://a.example/", "a", 1), "is not a topic"},
+		"no kind":             {strings.Replace(topic, "change", "news", 1), "is not a kind"},
 		"no entry":            {strings.Replace(topic, `"seq":1`, `"seq":0`, 1), "without an entry"},
-		"a number":            {strings.Replace(topic, `"5"`, `5`, 1), "not as it was written"},
+		"a number":            {strings.Replace(topic, `"5"`, `5`, 1), "not as rshub writes it"},
 		"a short hash":        {strings.Replace(topic, `00"`, `"`, 1), "64"},
-		"a negative interval": {strings.Replace(topic, `"last"`, `"from":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z","last"`, 1), "no interval"},
+		"a negative interval": {strings.Replace(topic, `"last"`, `"from":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z","last"`, 1), "do not form an interval"},
 		"a gap of nothing":    {strings.Replace(topic, `"last"`, `"gaps":[{"count":1,"reason":""}],"last"`, 1), "no reason"},
 		"another's id":        {strings.Replace(force(""), "b.example", "c.example", 1), "not that of its topic"},
 		"nothing in it":       {sub(`"request":null`), "neither"},
-		"a half end":          {force(`,"ended_at":"2026-01-01T00:00:00Z"`), "without the other"},
-		"no reason to end":    {force(`,"ended_at":"2026-01-01T00:00:00Z","end_reason":"tired"`), "no reason of an end"},
+		"a half end":          {force(`,"ended_at":"2026-01-01T00:00:00Z"`), "has only one of"},
+		"no reason to end":    {force(`,"ended_at":"2026-01-01T00:00:00Z","end_reason":"tired"`), "is not an end_reason"},
 		"no generation":       {strings.Replace(force(""), `"generation":1`, `"generation":0`, 1), "no generation"},
-		"half an anchor":      {strings.Replace(force(""), `"position":"0","nonce":"0","seq":0}}`, `"position":"9","nonce":"0","seq":0}}`, 1), "without the other"},
-		"a status":            {strings.Replace(force(""), `"generation":1`, `"generation":1,"last_status":-9`, 1), "no status"},
-		"a secret left out":   {force(`,"secret_left_out":true`), "says otherwise"},
-		"no mode":             {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"publish","lease_seconds":1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "no mode"},
-		"no lease":            {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"subscribe","lease_seconds":-1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "no lease"},
-		"a ping of nothing":   {`{"type":"ping","topic":"https://a.example/"}`, "lacks"},
-		"after the end":       {end + "\n" + topic, "after the last line"},
-		"a long word":         {strings.Repeat("x", 1<<20), "no JSON object"},
-		"no id of the topic":  {strings.Replace(notification, "0000000000"+lastByte, "000000000000", 1), "no id of a notification"},
-		"another body":        {strings.Replace(notification, `"eA=="`, `"eQ=="`, 1), "another SHA-256"},
-		"no kind of it":       {strings.Replace(notification, "change", "news", 1), "no kind"},
-		"no seq":              {strings.Replace(notification, `"seq":1`, `"seq":0`, 1), "lacks"},
-		"without its topic":   {notification + "\n" + force(""), "order of a file"},
-		"of another topic":    {notification + "\n" + strings.Replace(topic, "a.example", "b.example", 1), "order of a file"},
-		"out of order":        {notification + "\n" + notification, "order of a file"},
-		"none of them":        {strings.Replace(topic, `"last"`, retained+`"last"`, 1), "order of a file"},
+		"half an anchor":      {strings.Replace(force(""), `"position":"0","nonce":"0","seq":0}}`, `"position":"9","nonce":"0","seq":0}}`, 1), "has only one of"},
+		"a status":            {strings.Replace(force(""), `"generation":1`, `"generation":1,"last_status":-9`, 1), "is not an HTTP status"},
+		"a secret left out":   {force(`,"secret_left_out":true`), "but the first line does not"},
+		"no mode":             {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"publish","lease_seconds":1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "is not a mode"},
+		"no lease":            {sub(`"request":{"id":"0196f3b0-0000-7000-8000-000000000001","mode":"subscribe","lease_seconds":-1,"accepted_at":"2026-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0}}`), "is not a lease"},
+		"a ping of nothing":   {`{"type":"ping","topic":"https://a.example/"}`, "missing"},
+		"after the end":       {end + "\n" + topic, "comes after the last line"},
+		"a long word":         {strings.Repeat("x", 1<<20), "not a JSON object"},
+		"another id":          {strings.Replace(notification, "0000000000"+lastByte, "000000000000", 1), "is not the id of a notification"},
+		"another body":        {strings.Replace(notification, `"eA=="`, `"eQ=="`, 1), "does not have the SHA-256"},
+		"a kind of news":      {strings.Replace(notification, "change", "news", 1), "is not a kind"},
+		"no seq":              {strings.Replace(notification, `"seq":1`, `"seq":0`, 1), "missing"},
+		"without its topic":   {notification + "\n" + force(""), "right order"},
+		"of another topic":    {notification + "\n" + strings.Replace(topic, "a.example", "b.example", 1), "right order"},
+		"out of order":        {notification + "\n" + notification, "right order"},
+		"none of them":        {strings.Replace(topic, `"last"`, retained+`"last"`, 1), "right order"},
 		"all trimmed":         {strings.Replace(topic, `"last"`, strings.Replace(retained, `"seq":0`, `"seq":1`, 1)+`"last"`, 1), "retained notifications"},
 	} {
 		_, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+topic+"\n"+tc.line+"\n"+end+"\n"), nil, nil)
@@ -118,15 +118,15 @@ func TestWrongFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Many mistakes are told once, and not for ever.
+	// Reading ends after many mistakes.
 	_, err := transfer.Check(t.Context(), strings.NewReader(first+"\n"+strings.Repeat("x\n", 1000)), nil, nil)
 	if err == nil || strings.Count(err.Error(), "\n") != 20 {
 		t.Errorf("a thousand mistakes: %v", err)
 	}
 }
 
-// Whatever a file holds, reading it ends, and what Check lets through Import
-// takes as well, and the same again changes nothing.
+// Reading ends whatever a file contains. Import accepts each file that Check accepts, and the
+// same file again changes nothing.
 func FuzzImport(f *testing.F) {
 	backup := newMemory()
 	backup.publish(f, topicName(0), 3)

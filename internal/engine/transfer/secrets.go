@@ -8,12 +8,11 @@ import (
 	"github.com/rshub/rshub/store/seal"
 )
 
-// ErrNoKey is returned by Export where nothing says how the secrets of
-// subscribers are to stand in the file.
+// ErrNoKey is returned by Export if there is no key and nothing says how to write the secrets of
+// subscribers.
 var ErrNoKey = errors.New("the file would contain the secrets of subscribers unencrypted")
 
-// What a secret in a file is bound to begins with one of these, so that it opens
-// in its own line of a file alone.
+// These prefixes bind a secret to its own line of a file, so that it opens nowhere else.
 const (
 	ofSubscription = "export\nsubscription"
 	ofRequest      = "export\nrequest"
@@ -25,7 +24,7 @@ type secrets struct {
 	keys *seal.Keys
 }
 
-// newSecrets is for a file that is written. An empty how seals with the keys.
+// newSecrets is for writing a file. An empty how seals with the keys.
 func newSecrets(how string, keys *seal.Keys) (*secrets, error) {
 	switch {
 	case how == "" && keys == nil:
@@ -46,16 +45,16 @@ func (s *secrets) sealKey() string {
 	return s.keys.IDs()[0].String()
 }
 
-// secretsOf is for a file that is read.
+// secretsOf is for reading a file.
 func secretsOf(h header, keys *seal.Keys) (*secrets, error) {
 	switch h.Secrets {
 	case SecretsPlain, SecretsLeftOut:
 	case SecretsSealed:
 		if !slices.ContainsFunc(keys.IDs(), func(id seal.ID) bool { return id.String() == h.SealKey }) {
-			return nil, fmt.Errorf("%w: the secrets in this file were sealed with the key %s, which is not in --seal-key-file; add that key to the file as a line of its own", ErrRefused, h.SealKey)
+			return nil, fmt.Errorf("%w: the secrets in this file were sealed with the key %s, which is not in --seal-key-file; add that key to the file, on a separate line", ErrRefused, h.SealKey)
 		}
 	default:
-		return nil, fmt.Errorf("%w: %q is no way in which secrets are kept that this version knows", ErrRefused, h.Secrets)
+		return nil, fmt.Errorf("%w: this version does not know %q as a way to write secrets", ErrRefused, h.Secrets)
 	}
 	return &secrets{h.Secrets, keys}, nil
 }
@@ -76,16 +75,16 @@ func (s *secrets) write(secret, of, topic, callback string) secretLine {
 func (s *secrets) read(l secretLine, of, topic, callback string) (string, error) {
 	switch {
 	case l.LeftOut && (s.how != SecretsLeftOut || len(l.Value) > 0):
-		return "", errors.New("it says that its secret was left out, and the first line says otherwise")
+		return "", errors.New("it says that its secret was left out, but the first line does not")
 	case len(l.Value) == 0:
 		return "", nil
 	case s.how == SecretsPlain:
 		return string(l.Value), nil
 	case s.how == SecretsLeftOut:
-		return "", errors.New("it has a secret, and the first line says that they were left out")
+		return "", errors.New("it has a secret, but the first line says that secrets were left out")
 	}
 	if _, sealed := seal.SealedBy(l.Value); !sealed {
-		return "", errors.New("its secret is not sealed, and the first line says that all are")
+		return "", errors.New("its secret is not sealed, but the first line says that all are")
 	}
 	secret, err := s.keys.Open(l.Value, about(of, topic, callback))
 	if err != nil {

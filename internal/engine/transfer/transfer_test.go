@@ -49,7 +49,7 @@ func keysOf(t testing.TB, of byte) *seal.Keys {
 
 func topicName(i int) string { return fmt.Sprintf("https://source.example/%d/?a=1&b=<2>", i) }
 
-// publish appends n notifications to a topic and returns its head.
+// publish appends n notifications to a topic and returns the new head.
 func (m memory) publish(t testing.TB, topic string, n int) journal.Head {
 	t.Helper()
 	for range n {
@@ -104,7 +104,7 @@ func (m memory) put(t testing.TB, rec subscriptions.Record) {
 	}
 }
 
-// subscription is one of the i-th callback, up to an anchor.
+// subscription is that of the i-th callback, with its cursor at an anchor.
 func subscription(topic string, i int, upTo journal.Anchor) *subscriptions.Subscription {
 	callback := fmt.Sprintf("https://subscriber.example/cb?n=%d&x=%%C3%%A4", i)
 	return &subscriptions.Subscription{
@@ -173,7 +173,7 @@ func load(t testing.TB, m memory, file []byte, o transfer.ImportOptions) transfe
 	return told
 }
 
-// state is all that travels of a store.
+// state is everything of a store that a file contains.
 type state struct {
 	Heads     map[string]journal.Head
 	Intervals map[string][]journal.Interval
@@ -223,7 +223,7 @@ func same(t testing.TB, what string, got, want any, more ...cmp.Option) {
 	}
 }
 
-// What retention has taken can't be kept by any export, so it does not count as waiting.
+// Trimmed notifications do not count as waiting: no export could contain them.
 func TestLagIsOfWhatIsRetained(t *testing.T) {
 	m, topic := newMemory(), topicName(0)
 	m.publish(t, topic, 10)
@@ -241,8 +241,8 @@ func TestLagIsOfWhatIsRetained(t *testing.T) {
 	}
 }
 
-// What is exported and imported into an empty store is what was there, but for
-// the bodies, which count as trimmed.
+// An export that is imported into an empty store gives the same store, except that the bodies
+// count as trimmed.
 func TestRoundTrip(t *testing.T) {
 	from := sample(t)
 	for name, o := range map[string]transfer.ExportOptions{
@@ -265,7 +265,7 @@ func TestRoundTrip(t *testing.T) {
 			same(t, "the store after a dry run", stateOf(t, to), stateOf(t, newMemory()))
 			done := load(t, to, file, transfer.ImportOptions{Keys: o.Keys})
 			if done.Stored != 32 || done.Kept != 0 || done.Partial() || dry.Stored != done.Stored || dry.Kept != done.Kept {
-				t.Errorf("a dry run told %+v, the import %+v", dry, done)
+				t.Errorf("a dry run reported %+v, the import %+v", dry, done)
 			}
 			got, expect := stateOf(t, to), stateOf(t, from)
 			for topic, h := range expect.Heads {
@@ -283,7 +283,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A backup has the retained notifications as well, and an empty store is then the same.
+// A backup contains the retained notifications too, and makes an empty store the same.
 func TestBackupRoundTrip(t *testing.T) {
 	from := sample(t)
 	large := topicName(9) // more than is stored at once
@@ -296,14 +296,14 @@ func TestBackupRoundTrip(t *testing.T) {
 	o := transfer.ExportOptions{Keys: keysOf(t, 1), Notifications: true}
 	file, told := export(t, from, o)
 	if told.Notifications != 325+int(h.Entries) || h.Entries < 600 || h.Entries > 699 {
-		t.Errorf("told %+v, %d entries in the large topic", told, h.Entries)
+		t.Errorf("reported %+v, %d entries in the large topic", told, h.Entries)
 	}
 	lines := told.Notifications + told.Topics + told.Pings + told.Subscriptions
 	to := newMemory()
 	dry := load(t, to, file, transfer.ImportOptions{Keys: o.Keys, DryRun: true})
 	done := load(t, to, file, transfer.ImportOptions{Keys: o.Keys})
 	if done.Stored != lines || done.Kept != 0 || done.Partial() || dry.Stored != lines {
-		t.Errorf("of %d lines a dry run told %+v, the import %+v", lines, dry, done)
+		t.Errorf("of %d lines a dry run reported %+v, the import %+v", lines, dry, done)
 	}
 	same(t, "what came over", stateOf(t, to), stateOf(t, from), cmpopts.IgnoreFields(journal.Head{}, "Version"))
 	for n := range journal.Partitions {
@@ -323,15 +323,15 @@ func TestBackupRoundTrip(t *testing.T) {
 	if again := load(t, to, file, transfer.ImportOptions{Keys: o.Keys}); again.Stored != 0 || again.Kept != lines {
 		t.Errorf("the same once more: %+v", again)
 	}
-	// Reading back notices what is lost.
+	// Reading back notices lost notifications.
 	to.damage(t, large, 300, storetest.DamagedBody)
 	if again := load(t, to, file, transfer.ImportOptions{Keys: o.Keys, DryRun: true}); again.Stored != 1 {
 		t.Errorf("reading back what was damaged: %+v", again)
 	}
 }
 
-// A topic that was removed stays so elsewhere: its positions go on, and cursors from
-// before find a removal and no loss. A file from before brings it back.
+// A removed topic stays removed in another store: its positions go on, and older cursors find a
+// removal and no loss. An older file brings the topic back.
 func TestRemovedTopicsTravel(t *testing.T) {
 	from := newMemory()
 	h := from.publish(t, topicName(0), 3)
@@ -359,7 +359,7 @@ func TestRemovedTopicsTravel(t *testing.T) {
 	}
 }
 
-// A repeated import takes back nothing that the hub did since.
+// A repeated import undoes nothing that the hub did since.
 func TestImportTakesNothingBack(t *testing.T) {
 	from := sample(t)
 	file, _ := export(t, from, transfer.ExportOptions{Secrets: transfer.SecretsPlain})
@@ -374,7 +374,7 @@ func TestImportTakesNothingBack(t *testing.T) {
 	if err := to.Commit(t.Context(), []subscriptions.Commit{{ID: delivered.ID, Cursor: delivered.Cursor, Gaps: []journal.Gap{{Reason: journal.GapRetention, Count: 2, At: at(60)}}}}); err != nil {
 		t.Fatal(err)
 	}
-	// The request of the 4th came true, that of the 3rd was an end.
+	// The 4th request was verified, and the 3rd was an unsubscription.
 	verified := subscription(topic, 4, h.Last)
 	verified.VerifiedAt, verified.Secret = at(61), "a new secret"
 	to.put(t, subscriptions.Record{Subscription: verified})
@@ -389,7 +389,7 @@ func TestImportTakesNothingBack(t *testing.T) {
 	}
 	same(t, "the store after an older file", stateOf(t, to), want)
 
-	// A newer file of the old store brings what is newer there, elsewhere.
+	// A newer file of the old store brings its newer state.
 	older := newMemory()
 	load(t, older, file, transfer.ImportOptions{})
 	newer, _ := export(t, to, transfer.ExportOptions{Secrets: transfer.SecretsPlain})
@@ -398,14 +398,14 @@ func TestImportTakesNothingBack(t *testing.T) {
 	same(t, "the record that moved", got.Records[delivered.ID], want.Records[delivered.ID])
 	same(t, "the renewed record", got.Records[verified.ID].Subscription, want.Records[verified.ID].Subscription)
 	if got.Heads[topic].Last != h.Last {
-		t.Errorf("the topic stands at %+v, want %+v", got.Heads[topic].Last, h.Last)
+		t.Errorf("the topic is at %+v, want %+v", got.Heads[topic].Last, h.Last)
 	}
 	if before.Heads[topic].Last == h.Last {
 		t.Error("the test moved nothing")
 	}
 }
 
-// A store with entries of its own that end earlier is not mixed with a file.
+// A file is not merged into a topic of which the store has entries of its own that end earlier.
 func TestImportRefusesTopicsThatWentTheirOwnWay(t *testing.T) {
 	from := newMemory()
 	topic := topicName(0)
@@ -455,8 +455,8 @@ func TestSecretsAreNotGivenAway(t *testing.T) {
 	}
 }
 
-// A subscription whose secret was left out is not imported: its deliveries
-// would not be signed. Where the store has the secret, it keeps it.
+// A subscription whose secret was left out is not imported: its deliveries would not be signed.
+// If the store has the secret, it keeps it.
 func TestSecretsThatWereLeftOut(t *testing.T) {
 	from := sample(t)
 	file, told := export(t, from, transfer.ExportOptions{Secrets: transfer.SecretsLeftOut})
@@ -465,7 +465,7 @@ func TestSecretsThatWereLeftOut(t *testing.T) {
 	}
 	to := newMemory()
 	done := load(t, to, file, transfer.ImportOptions{})
-	// Of each topic the ended one and the one without a secret come over.
+	// Of each topic, the ended subscription and the one without a secret are imported.
 	if done.Secretless != 15 || done.Stored != 5+2+10 || !done.Partial() {
 		t.Errorf("told %+v", done)
 	}
@@ -523,7 +523,7 @@ func TestBackupOfAStoreThatMoves(t *testing.T) {
 	}
 }
 
-// What is damaged is not in a backup, and missing in the store that reads it.
+// A damaged notification is not in a backup, nor in the store that imports it.
 func TestBackupOfDamage(t *testing.T) {
 	m := newMemory()
 	topic := topicName(0)
