@@ -22,7 +22,7 @@ func BenchmarkResourceList(b *testing.B) {
 			path := fmt.Sprintf("collection-%03d/object-%07d/content.html", n%1000, n)
 			r := &record{Resource: Resource{Path: path, ModTime: now.UTC(), Length: int64(n), MediaType: "text/html"}}
 			r.SHA256[0], r.SHA256[1], r.MD5[0] = byte(n), byte(n>>8), byte(n>>16)
-			steps = append(steps, step{path, r})
+			steps = append(steps, step{key: path, now: r})
 			n++
 		}
 		if _, err := s.index.apply(now, steps); err != nil {
@@ -75,7 +75,7 @@ func BenchmarkChangeLists50000(b *testing.B) {
 			path := fmt.Sprintf("collection-%03d/object-%07d/content.html", n%1000, n)
 			r := &record{Resource: Resource{Path: path, ModTime: time.Now().UTC(), Length: int64(n), MediaType: "text/html"}}
 			r.SHA256[0], r.SHA256[1], r.MD5[0] = byte(n), byte(n>>8), byte(n>>16)
-			steps = append(steps, step{path, r})
+			steps = append(steps, step{key: path, now: r})
 			n++
 		}
 		if _, err := s.index.apply(time.Now(), steps); err != nil {

@@ -6,7 +6,7 @@ import "context"
 // Run. It writes no documents whose Schedule (ChangeList, ResourceList, Dump) is negative.
 func (s *Source) Build(ctx context.Context) error {
 	for _, x := range s.sets {
-		if err := x.packager.folder.Scan(ctx); err != nil {
+		if err := x.packager.origin.Scan(ctx); err != nil {
 			return err
 		}
 		steps := []struct {

@@ -120,7 +120,7 @@ func (x *site) churn(random *rand.Rand, n int, now time.Time) {
 	var steps []step
 	for range n {
 		path := fmt.Sprintf("%d/%d.txt", random.IntN(3), random.IntN(20))
-		s := step{path: path}
+		s := step{key: path}
 		if random.IntN(4) > 0 {
 			text := fmt.Sprint(random.Uint64())
 			x.write(map[string]string{path: text})

@@ -2,7 +2,8 @@
 // index of the resources in it and a log of their changes, and builds and serves every document
 // of the framework from these two.
 //
-// A Folder scans and watches, and writes to an Index. The documents are built from Snapshots of
+// A Folder scans and watches, and writes to an Index. What a catalogue or an application gives is
+// written with Index.Apply. The documents are built from Snapshots of
 // that index, and never from the names in the folder. Bytes are read through Folder.Open, which
 // never leaves the folder. Package publisher sends the changes to hubs.
 //

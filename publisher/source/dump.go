@@ -25,10 +25,10 @@ type item struct {
 	change   *Change // nil in a Resource Dump
 }
 
-// packager writes packages of dumps from the files of a folder.
+// packager writes packages of dumps from the bytes of resources.
 type packager struct {
 	composer *composer
-	folder   *Folder
+	origin   origin
 }
 
 // dump is what was written of a dump: its packages, the entries that list them, and the
@@ -159,6 +159,7 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number 
 	entry, ok := s.composer.entry(&x.resource)
 	if x.change != nil {
 		entry, ok = s.composer.change(x.change)
+		entry.Links = withoutPatches(entry.Links) // the package has the whole resource
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -219,7 +220,7 @@ func refusedBy(err error) *resourcesync.Error {
 // openIndexed opens the file of a resource. Same reports whether its size and time are those
 // of the index. If there is no such file any more, it returns nil.
 func (s *packager) openIndexed(r *Resource) (f *os.File, same bool, err error) {
-	f, err = s.folder.Open(r.Path)
+	f, err = s.origin.Open(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

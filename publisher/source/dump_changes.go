@@ -70,10 +70,10 @@ func lastChanges(snap *Snapshot, p period) ([]item, error) {
 		if c.Seq > p.Last {
 			break
 		}
-		if i, ok := last[c.Resource.Path]; ok {
+		if i, ok := last[c.Resource.Key()]; ok {
 			items[i].change = nil
 		}
-		last[c.Resource.Path] = len(items)
+		last[c.Resource.Key()] = len(items)
 		items = append(items, item{resource: c.Resource, change: &c})
 	}
 	return slices.DeleteFunc(items, func(x item) bool { return x.change == nil }), nil

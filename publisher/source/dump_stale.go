@@ -54,6 +54,6 @@ func (s *set) renew(left []Resource) error {
 // changed. That is not certain before the first scan, nor while the folder or most of it is
 // missing. A dump would then leave out what is missing, and log it as updated.
 func (s *set) inStep() bool {
-	st := s.packager.folder.Status()
+	st := s.packager.origin.Status()
 	return !st.Scanned.IsZero() && st.Err == nil && st.Held == 0
 }

@@ -108,7 +108,7 @@ func TestNoDumpBeforeTheFirstScan(t *testing.T) {
 	x.write(map[string]string{"a": "1", "b": "1"})
 	x.build()
 	x.write(map[string]string{"c": "1"}) // so that a dump is due
-	if err := x.sets[0].packager.folder.Scan(t.Context()); err != nil {
+	if err := x.sets[0].packager.origin.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	x.close()

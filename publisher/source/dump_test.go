@@ -213,7 +213,7 @@ func TestFirstChangeDumpIsListed_DOC32(t *testing.T) {
 			x := newSite(t, func(o *Options) { o.Schedule.RotateAt, o.Schedule.Archive = 1, archive })
 			x.build()
 			x.write(map[string]string{"a": "A", "b": "B"})
-			if err := x.sets[0].packager.folder.Scan(t.Context()); err != nil {
+			if err := x.sets[0].packager.origin.Scan(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			x.step(x.sets[0].buildChangeLists)

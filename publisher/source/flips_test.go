@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestDamagedBytes(t *testing.T) {
 				var steps []step
 				for i := from; i < to; i++ {
 					path := fmt.Sprintf("folder %d/file %d.txt", i%5, i)
-					steps = append(steps, step{path, made(path, content)})
+					steps = append(steps, step{key: path, now: made(path, content)})
 				}
 				_, err := x.apply(now, steps)
 				must(t, err)
@@ -48,7 +49,7 @@ func TestDamagedBytes(t *testing.T) {
 					return out, err
 				}
 				one, ok, err := x.Get(r.Path)
-				if err != nil || !ok || one != r {
+				if err != nil || !ok || !reflect.DeepEqual(one, r) {
 					t.Errorf("%s: %+v, %t, %v", r.Path, one, ok, err)
 				}
 				out[r.Path] = fmt.Sprintf("%+v", r)

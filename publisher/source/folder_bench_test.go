@@ -88,7 +88,7 @@ func BenchmarkMillion(b *testing.B) {
 		var steps []step
 		for j := range batchSize {
 			path := fmt.Sprintf("%03d/%03d/%06d.txt", i/10_000, i/100%100, i+j)
-			steps = append(steps, step{path, made(path, path)})
+			steps = append(steps, step{key: path, now: made(path, path)})
 		}
 		_, err := x.apply(time.Now(), steps)
 		must(b, err)

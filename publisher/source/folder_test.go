@@ -259,7 +259,7 @@ func TestFirstScanThatWasCutShort(t *testing.T) {
 		// What the first life got to.
 		one := &record{Resource: Resource{Path: "a", Length: 1, MediaType: "text/plain"}}
 		gone := &record{Resource: Resource{Path: "gone"}}
-		if n, err := r.x.apply(time.Now(), []step{{"a", one}, {"gone", gone}}); n != 0 || err != nil {
+		if n, err := r.x.apply(time.Now(), []step{{key: "a", now: one}, {key: "gone", now: gone}}); n != 0 || err != nil {
 			t.Errorf("%d changes logged: %v", n, err)
 		}
 		r.restart(nil)

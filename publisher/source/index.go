@@ -12,31 +12,6 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// Resource is a regular file of the folder, as it was when it was hashed.
-type Resource struct {
-	// Path is its path below the folder, such as "a/b.txt". The names in it are the bytes
-	// that the file system has, which need not be UTF-8. See EscapePath.
-	Path string
-	// ModTime is the time of its last modification, in UTC. It is zero if no document can
-	// have that time, which is before year 1 or after 9999.
-	ModTime time.Time
-	// Length is its size in bytes.
-	Length int64
-	// SHA256 and MD5 are digests of its bytes.
-	SHA256 [32]byte
-	MD5    [16]byte
-	// MediaType is what the function MediaType returned. It has no parameters.
-	MediaType string
-}
-
-// Hash is the attribute hash in documents: "md5:... sha-256:..." (DOC-55).
-func (r *Resource) Hash() string { return fmt.Sprintf("md5:%x sha-256:%x", r.MD5, r.SHA256) }
-
-// equal reports whether a client that fetches r and o gets the same.
-func (r *Resource) equal(o *Resource) bool {
-	return r.Length == o.Length && r.SHA256 == o.SHA256 && r.MediaType == o.MediaType
-}
-
 // Change is one entry of the log.
 type Change struct {
 	// Seq counts the changes of the index: 1, 2, 3 and so on.
@@ -46,7 +21,8 @@ type Change struct {
 	At time.Time
 	// Change is resourcesync.Created, Updated or Deleted.
 	Change resourcesync.ChangeType
-	// Resource is the resource after the change. If it was deleted, only Path is set.
+	// Resource is the resource after the change. If it was deleted, only what Key returns is
+	// set.
 	Resource Resource
 }
 
@@ -66,7 +42,7 @@ var (
 
 const indexName = "index.db"
 
-// Index is the record of a folder on disk: its resources by path, and the log of their
+// Index is the record of a set on disk: its resources by Resource.Key, and the log of their
 // changes. One transaction writes both, so the resources are always those of the first scan
 // with the whole log applied. It may be shared between goroutines.
 type Index struct {
@@ -99,7 +75,7 @@ func OpenIndex(dir string) (*Index, error) {
 // fileOptions are the options of the database.
 func fileOptions() boltfile.Options {
 	return boltfile.Options{
-		Buckets: [][]byte{bucketMeta, bucketResources, bucketLog}, Format: format, Closed: ErrClosed,
+		Buckets: [][]byte{bucketMeta, bucketResources, bucketLog}, Format: format, Oldest: formatPlain, Closed: ErrClosed,
 		Advice: "put a backup in its place; without one, move it away, and the folder is scanned as a new one",
 	}
 }
@@ -117,19 +93,19 @@ func (x *Index) state() head {
 	return x.head
 }
 
-// Get returns the resource at a path, and false if there is none.
-func (x *Index) Get(path string) (Resource, bool, error) {
-	r, err := x.record(path)
+// Get returns the resource with a Resource.Key, and false if there is none.
+func (x *Index) Get(key string) (Resource, bool, error) {
+	r, err := x.record(key)
 	if err != nil || r == nil {
 		return Resource{}, false, err
 	}
 	return r.Resource, true, nil
 }
 
-// record returns the record of a path; nil: there is none.
-func (x *Index) record(path string) (r *record, err error) {
+// record returns the record with a key; nil: there is none.
+func (x *Index) record(key string) (r *record, err error) {
 	err = x.view(func(tx *boltfile.Tx) error {
-		r, err = getRecord(tx, path)
+		r, err = getRecord(tx, key)
 		return err
 	})
 	return r, err

@@ -2,6 +2,8 @@ package source
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +13,13 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// step is what was found at a path: a resource, or nil.
+// step is what was found or given for a key: a resource, or nil.
 type step struct {
-	path string
-	now  *record
+	key string
+	now *record
+	// change, if it is set, is logged even if the resource is as it was: somebody who knows
+	// said that it happened.
+	change resourcesync.ChangeType
 }
 
 // batch is a transaction that writes steps.
@@ -22,19 +27,35 @@ type batch struct {
 	tx   *boltfile.Tx
 	head *head
 	now  int64 // microseconds since 1970
-	// undo is what was at the paths before the batch; nil: nothing was there.
+	// undo is what had the keys before the batch; nil: nothing had.
 	undo map[string]*Resource
+	// logged are the changes that were logged.
+	logged []Change
+	// raised: the index has the newest format.
+	raised bool
 }
 
 // apply writes what was found, and logs what has changed. It logs nothing before the first
 // scan is finished, and not if the bytes are those in the index. It returns how many changes
 // it logged. After an error nothing is written.
 func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
-	return x.logged(now, func(b *batch) error {
+	err = x.applied(now, steps, func(b *batch) error {
+		logged = len(b.logged)
+		return nil
+	})
+	return logged, err
+}
+
+// applied is apply. At the end of the transaction it runs also.
+func (x *Index) applied(now time.Time, steps []step, also func(b *batch) error) error {
+	return x.write(now, func(b *batch) error {
 		for _, s := range steps {
 			if err := b.step(s); err != nil {
 				return err
 			}
+		}
+		if err := also(b); err != nil {
+			return err
 		}
 		// Before the commit, so that a snapshot that reads its pages finds what to undo. If
 		// the commit fails, what is undone is what is there.
@@ -45,48 +66,61 @@ func (x *Index) apply(now time.Time, steps []step) (logged int, err error) {
 	})
 }
 
-// logged runs fn on a batch in a transaction, and returns how many changes it logged.
-func (x *Index) logged(now time.Time, fn func(b *batch) error) (n int, err error) {
+// write runs fn on a batch in a transaction.
+func (x *Index) write(now time.Time, fn func(b *batch) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	err = x.update(func(tx *boltfile.Tx, h *head) error {
-		before := h.last.seq
-		err := fn(&batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
-		n = int(h.last.seq - before) //nolint:gosec // at most a few per step
-		return err
+	return x.update(func(tx *boltfile.Tx, h *head) error {
+		return fn(&batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
 	})
-	return n, err
 }
 
 func (b *batch) step(s step) error {
-	old, err := getRecord(b.tx, s.path)
+	old, err := getRecord(b.tx, s.key)
 	if err != nil {
 		return err
 	}
 	switch {
-	case s.now == nil && old == nil:
+	case s.now == nil && old == nil && s.change == "":
 		return nil
 	case s.now == nil:
-		return b.remove(s.path, old)
+		return b.remove(s.key, old)
 	case old == nil:
-		if err = b.displace(s.path); err == nil {
-			err = b.log(resourcesync.Created, s.now)
+		if err = b.displace(s.key); err == nil {
+			err = b.log(cmp.Or(s.change, resourcesync.Created), s.now)
 		}
 		b.head.count++
-	case !old.equal(&s.now.Resource):
-		err = b.log(resourcesync.Updated, s.now)
+	case s.change != "" || !old.equal(&s.now.Resource):
+		err = b.log(cmp.Or(s.change, resourcesync.Updated), s.now)
+	}
+	if err == nil {
+		err = b.raise(&s.now.Resource)
 	}
 	if err != nil {
 		return err
 	}
-	b.remember(s.path, old)
-	return b.tx.Bucket(bucketResources).Put([]byte(s.path), packRecord(s.now))
+	b.remember(s.key, old)
+	return b.tx.Bucket(bucketResources).Put([]byte(s.key), packRecord(s.now))
+}
+
+// raise gives the index the newest format before it gets a resource that is not plain.
+func (b *batch) raise(r *Resource) error {
+	if b.raised || r.plain() {
+		return nil
+	}
+	if b.raised = true; b.tx.Format() >= format {
+		return nil
+	}
+	return b.tx.SetFormat(format)
 }
 
 // displace removes what cannot exist beside a new resource: a file that is a folder now, and
 // files below a folder that is a file now. They are gone in any case, and a copy of the
-// folder has to delete them first.
+// folder has to delete them first. Resources that are known by their URLs displace nothing.
 func (b *batch) displace(path string) error {
+	if isURL(path) {
+		return nil
+	}
 	displaced := slices.Collect(foldersAbove(path))
 	prefix := []byte(path + "/")
 	c := b.tx.Bucket(bucketResources).Cursor()
@@ -105,21 +139,24 @@ func (b *batch) displace(path string) error {
 	return nil
 }
 
-func (b *batch) remove(path string, old *record) error {
-	b.remember(path, old)
-	b.head.count--
-	if err := b.log(resourcesync.Deleted, &record{Resource: Resource{Path: path}}); err != nil {
+// remove removes a resource, and logs that it was deleted. Old is nil if the index does not have
+// it.
+func (b *batch) remove(key string, old *record) error {
+	gone := keyed(key)
+	if err := errors.Join(b.raise(&gone), b.log(resourcesync.Deleted, &record{Resource: gone})); err != nil || old == nil {
 		return err
 	}
-	return b.tx.Bucket(bucketResources).Delete([]byte(path))
+	b.remember(key, old)
+	b.head.count--
+	return b.tx.Bucket(bucketResources).Delete([]byte(key))
 }
 
-func (b *batch) remember(path string, old *record) {
-	if _, ok := b.undo[path]; ok {
+func (b *batch) remember(key string, old *record) {
+	if _, ok := b.undo[key]; ok {
 		return
 	}
-	if b.undo[path] = nil; old != nil {
-		b.undo[path] = &old.Resource
+	if b.undo[key] = nil; old != nil {
+		b.undo[key] = &old.Resource
 	}
 }
 
@@ -134,15 +171,16 @@ func (b *batch) log(change resourcesync.ChangeType, r *record) error {
 	c := Change{Seq: b.head.last.seq, At: time.UnixMicro(b.head.last.at).UTC(), Change: change, Resource: r.Resource}
 	log := b.tx.Bucket(bucketLog)
 	log.Dense() // keys only ever rise
+	b.logged = append(b.logged, c)
 	return log.Put(seqKey(c.Seq), packChange(&c, r.stat.mtime))
 }
 
 // renew logs as updated those of the resources that the index still has with these bytes, and
 // returns how many. Of the others the log has a later change.
 func (x *Index) renew(now time.Time, resources []Resource) (logged int, err error) {
-	return x.logged(now, func(b *batch) error {
+	err = x.write(now, func(b *batch) error {
 		for i := range resources {
-			r, err := getRecord(b.tx, resources[i].Path)
+			r, err := getRecord(b.tx, resources[i].Key())
 			if err == nil && r != nil && r.equal(&resources[i]) {
 				err = b.log(resourcesync.Updated, r)
 			}
@@ -150,8 +188,10 @@ func (x *Index) renew(now time.Time, resources []Resource) (logged int, err erro
 				return err
 			}
 		}
+		logged = len(b.logged)
 		return nil
 	})
+	return logged, err
 }
 
 // baseline records that the first scan is finished: from now on changes are logged.

@@ -13,18 +13,26 @@ import (
 // The buckets.
 var (
 	bucketMeta      = []byte("meta")      // keyHead -> head
-	bucketResources = []byte("resources") // path -> record
+	bucketResources = []byte("resources") // Resource.Key -> record
 	bucketLog       = []byte("log")       // seq, big-endian -> change
 )
 
 var keyHead = []byte("head")
 
-// format is the version of the index. In 1, values had no checksums.
-const format = 2
+// format is the version of the index. In 1, values had no checksums. In formatPlain, all values
+// are plain. Such an index gets the new format when it gets the first value that is not, so that until then an older
+// version of the program can open it.
+const (
+	format      = 3
+	formatPlain = 2
+)
 
-// packVersion is the first byte of every value. If the layout below changes, it gets a new
-// number, and the old ones stay readable.
-const packVersion = 1
+// The first byte of every value says how it is packed. If a layout changes, it gets a new number, and
+// the old ones stay readable.
+const (
+	packPlain    = 1 // a resource is as Resource.plain says
+	packExtended = 2 // see appendExtended
+)
 
 // errPacked is the error of unpacker.done.
 var errPacked = errors.New("a value of the index makes no sense")
@@ -76,7 +84,7 @@ type record struct {
 }
 
 func packHead(h head) []byte {
-	b := []byte{packVersion, flag(h.ready)}
+	b := []byte{packPlain, flag(h.ready)}
 	b = binary.AppendUvarint(b, uint64(h.count)) //nolint:gosec // never negative
 	for _, m := range []place{h.last, h.begin} {
 		b = binary.AppendUvarint(b, m.seq)
@@ -87,6 +95,7 @@ func packHead(h head) []byte {
 
 func unpackHead(v []byte) (head, error) {
 	u := unpack(v)
+	u.bad = u.bad || u.version != packPlain
 	h := head{ready: u.byte() == 1, count: int(u.uvarint())} //nolint:gosec // an int when it was written
 	for _, m := range []*place{&h.last, &h.begin} {
 		*m = place{u.uvarint(), u.varint()}
@@ -97,8 +106,11 @@ func unpackHead(v []byte) (head, error) {
 
 func putHead(tx *boltfile.Tx, h head) error { return tx.Bucket(bucketMeta).Put(keyHead, packHead(h)) }
 
-// appendResource writes all of r except its path.
+// appendResource writes all of r except its key, as packOf(r) says.
 func appendResource(b []byte, r *Resource, mtime instant) []byte {
+	if !r.plain() {
+		return appendExtended(b, r, mtime)
+	}
 	b = binary.AppendUvarint(b, uint64(r.Length)) //nolint:gosec // never negative
 	b = appendInstant(b, mtime)
 	b = append(b, r.SHA256[:]...)
@@ -111,29 +123,29 @@ func appendInstant(b []byte, i instant) []byte {
 }
 
 func packRecord(r *record) []byte {
-	b := append(make([]byte, 0, 112), packVersion, flag(r.racy))
+	b := append(make([]byte, 0, 112), packOf(&r.Resource), flag(r.racy))
 	b = appendInstant(b, r.stat.changed)
 	b = binary.AppendUvarint(b, r.stat.inode)
 	return appendResource(b, &r.Resource, r.stat.mtime)
 }
 
-func unpackRecord(path string, v []byte) (r record, err error) {
+func unpackRecord(key string, v []byte) (r record, err error) {
 	u := unpack(v)
 	r.racy = u.byte() == 1
 	r.stat.changed = u.instant()
 	r.stat.inode = u.uvarint()
-	r.Resource, r.stat.mtime = u.resource(path)
+	r.Resource, r.stat.mtime = u.resource(key)
 	r.stat.size = r.Length
-	return r, u.done(path)
+	return r, u.done(key)
 }
 
-// getRecord returns the record of a path; nil: there is none.
-func getRecord(tx *boltfile.Tx, path string) (*record, error) {
-	v := tx.Bucket(bucketResources).Get([]byte(path))
+// getRecord returns the record with a key; nil: there is none.
+func getRecord(tx *boltfile.Tx, key string) (*record, error) {
+	v := tx.Bucket(bucketResources).Get([]byte(key))
 	if v == nil {
 		return nil, nil
 	}
-	r, err := unpackRecord(path, v)
+	r, err := unpackRecord(key, v)
 	return &r, err
 }
 
@@ -144,11 +156,14 @@ func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) 
 
 // packChange writes all of a change except its seq. Mtime is that of the resource.
 func packChange(c *Change, mtime instant) []byte {
-	b := make([]byte, 0, 96+len(c.Resource.Path))
-	b = append(b, packVersion, byte(c.Change.Index())) //nolint:gosec // an unknown type is 255, which unpackChange refuses
+	key, pack := c.Resource.Key(), byte(packPlain)
+	if !c.Change.Removes() {
+		pack = packOf(&c.Resource)
+	}
+	b := make([]byte, 0, 96+len(key))
+	b = append(b, pack, byte(c.Change.Index())) //nolint:gosec // an unknown type is 255, which unpackChange refuses
 	b = binary.AppendVarint(b, c.At.UnixMicro())
-	b = binary.AppendUvarint(b, uint64(len(c.Resource.Path)))
-	b = append(b, c.Resource.Path...)
+	b = appendString(b, key)
 	if c.Change.Removes() {
 		return b
 	}
@@ -167,11 +182,11 @@ func unpackChange(k, v []byte) (c Change, err error) {
 	}
 	c.Change = changes[kind]
 	c.At = time.UnixMicro(u.varint()).UTC()
-	path := string(u.next(u.uvarint()))
-	if c.Resource.Path = path; !c.Change.Removes() {
-		c.Resource, _ = u.resource(path)
+	key := u.string()
+	if c.Resource = keyed(key); !c.Change.Removes() {
+		c.Resource, _ = u.resource(key)
 	}
-	return c, u.done(path)
+	return c, u.done(key)
 }
 
 func flag(b bool) byte {
@@ -184,13 +199,15 @@ func flag(b bool) byte {
 // unpacker reads the fields of a value. If one is missing, it returns zeros from then on, and
 // done returns an error.
 type unpacker struct {
-	b   []byte
-	bad bool
+	b       []byte
+	bad     bool
+	version byte
 }
 
 func unpack(v []byte) *unpacker {
 	u := &unpacker{b: v}
-	u.bad = u.byte() != packVersion || u.bad
+	u.version = u.byte()
+	u.bad = u.bad || u.version != packPlain && u.version != packExtended
 	return u
 }
 
@@ -234,8 +251,12 @@ func (u *unpacker) instant() instant {
 }
 
 // resource reads the rest of the value.
-func (u *unpacker) resource(path string) (r Resource, mtime instant) {
-	r.Path = path
+func (u *unpacker) resource(key string) (r Resource, mtime instant) {
+	r = keyed(key)
+	if u.version == packExtended {
+		mtime = u.extended(&r)
+		return r, mtime
+	}
 	r.Length = int64(u.uvarint()) //nolint:gosec // an int64 when it was written
 	mtime = u.instant()
 	r.ModTime = modTime(mtime)

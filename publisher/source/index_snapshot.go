@@ -31,7 +31,7 @@ type Snapshot struct {
 	last Change
 
 	mu   sync.Mutex
-	undo map[string]*Resource // what was there before; nil: nothing
+	undo map[string]*Resource // what was there before, by key; nil: nothing
 }
 
 // Snapshot returns the index as it is now. Before the first scan is finished, the error is
@@ -95,11 +95,11 @@ func (s *Snapshot) Begin() (seq uint64, at time.Time) {
 	return s.head.begin.seq, time.UnixMicro(s.head.begin.at).UTC()
 }
 
-// Resources yields the resources in the order of the bytes of their paths. After an error it
+// Resources yields the resources in the order of the bytes of their keys (Resource.Key). After an error it
 // ends.
 func (s *Snapshot) Resources() iter.Seq2[Resource, error] { return s.ResourcesAfter("") }
 
-// ResourcesAfter yields the resources after a path, which need not be that of a resource.
+// ResourcesAfter yields the resources after a key, which need not be that of a resource.
 func (s *Snapshot) ResourcesAfter(after string) iter.Seq2[Resource, error] {
 	return paged(after, s.page)
 }
@@ -125,7 +125,7 @@ func paged[P, T any](begin P, read func(at P) (page []T, next P, more bool, err 
 	}
 }
 
-// page returns resources after a path, the last of their paths, and whether there are more.
+// page returns resources after a key, the last of their keys, and whether there are more.
 func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
 	err = s.x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
@@ -139,7 +139,7 @@ func (s *Snapshot) page(after string) (page []Resource, end string, more bool, e
 				return err
 			}
 			page = append(page, r.Resource)
-			end = r.Path
+			end = string(k)
 		}
 		return nil
 	})
@@ -150,7 +150,7 @@ func (s *Snapshot) page(after string) (page []Resource, end string, more bool, e
 }
 
 // restore undoes what was written since the snapshot in a page. The page reaches from after
-// to end or, if there are no more, to the last path.
+// to end or, if there are no more, to the last key.
 func (s *Snapshot) restore(page []Resource, after, end string, more bool) []Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,25 +158,25 @@ func (s *Snapshot) restore(page []Resource, after, end string, more bool) []Reso
 		return page
 	}
 	page = slices.DeleteFunc(page, func(r Resource) bool {
-		_, ok := s.undo[r.Path]
+		_, ok := s.undo[r.Key()]
 		return ok
 	})
-	for path, r := range s.undo {
-		if r != nil && path > after && (!more || path <= end) {
+	for key, r := range s.undo {
+		if r != nil && key > after && (!more || key <= end) {
 			page = append(page, *r)
 		}
 	}
-	slices.SortFunc(page, func(a, b Resource) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(page, func(a, b Resource) int { return strings.Compare(a.Key(), b.Key()) })
 	return page
 }
 
-// keep stores what was at paths before they were written.
+// keep stores what had keys before they were written.
 func (s *Snapshot) keep(undo map[string]*Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for path, r := range undo {
-		if _, ok := s.undo[path]; !ok {
-			s.undo[path] = r
+	for key, r := range undo {
+		if _, ok := s.undo[key]; !ok {
+			s.undo[key] = r
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (p *pass) remove(ctx context.Context, paths []string) error {
 		case kind == isFile && !p.f.ignoresAbove(path):
 			p.f.pending.touch(path, time.Now())
 		default:
-			steps = append(steps, step{path: path})
+			steps = append(steps, step{key: path})
 		}
 	}
 	return p.f.apply(steps)

@@ -55,7 +55,7 @@ func (p *pass) hash(ctx context.Context) error {
 		}
 		p.files.Add(1)
 		select {
-		case p.done <- step{j.path, r}:
+		case p.done <- step{key: j.path, now: r}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -185,7 +185,7 @@ func (f *Folder) apply(steps []step) error {
 	for _, s := range steps {
 		// A file with a time in the future is left to the next scan.
 		if s.now != nil && s.now.racy && !s.now.stat.changed.time().After(now) {
-			f.pending.again(s.path, racyWindow-now.Sub(s.now.stat.changed.time()), true, now)
+			f.pending.again(s.key, racyWindow-now.Sub(s.now.stat.changed.time()), true, now)
 		}
 	}
 	return nil

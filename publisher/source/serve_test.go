@@ -163,7 +163,7 @@ func TestBeforeTheFirstDocuments_SRC02_SRC11(t *testing.T) {
 		t.Errorf("what will never be there answers %d", got.status)
 	}
 	s := x.sets[0]
-	if err := s.packager.folder.Scan(t.Context()); err != nil {
+	if err := s.packager.origin.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	comes("after the first scan", documents...)

@@ -121,15 +121,35 @@ const longestURL = 2048
 // entry is what a list says of a resource (DOC-34). It returns false if the URL is too long
 // for any list.
 func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
-	e := resourcesync.Entry{Loc: s.base + dataPath + EscapePath(r.Path)}
+	e := describe(r, s.base)
 	if utf8.RuneCountInString(e.Loc) > longestURL {
-		s.odd.note(s.log, r.Path, "its URL is longer than 2,048 characters, which no list can have; give it a shorter path")
+		s.odd.note(s.log, r.Key(), "its URL is longer than 2,048 characters, which no list can have; give it a shorter path")
 		return e, false
 	}
-	e.LastMod, e.Type = r.ModTime, r.MediaType
-	e.Length, e.HasLength = r.Length, true
-	e.Hash = r.Hash()
+	e.Links = withoutPatches(e.Links)
 	return e, true
+}
+
+// withoutPatches returns the links that do not lead to a patch, which only the entry of an update may have
+// (LNK-04).
+func withoutPatches(links []resourcesync.Link) []resourcesync.Link {
+	isPatch := func(l resourcesync.Link) bool { return l.Rel == "http://www.openarchives.org/rs/terms/patch" }
+	if !slices.ContainsFunc(links, isPatch) {
+		return links
+	}
+	return slices.DeleteFunc(slices.Clone(links), isPatch)
+}
+
+// describe returns the entry of a resource in a set with a base URL.
+func describe(r *Resource, base string) resourcesync.Entry {
+	e := resourcesync.Entry{Loc: r.URL, LastMod: r.ModTime, Type: r.MediaType, Hash: r.Hash(), Encoding: r.Encoding, Links: r.Links}
+	if e.Loc == "" {
+		e.Loc = base + dataPath + EscapePath(r.Path)
+	}
+	if r.Length >= 0 {
+		e.Length, e.HasLength = r.Length, true
+	}
+	return e
 }
 
 // change is what a list says of a change (DOC-39, DOC-17). Of a deleted resource the time of
@@ -138,8 +158,11 @@ func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
 func (s *composer) change(c *Change) (resourcesync.Entry, bool) {
 	e, ok := s.entry(&c.Resource)
 	e.Change, e.Datetime = c.Change, c.At
+	if c.Change == resourcesync.Updated {
+		e.Links = c.Resource.Links
+	}
 	if c.Change.Removes() {
-		e.LastMod, e.Length, e.HasLength, e.Hash, e.Type = c.At.Add(time.Millisecond-1).Truncate(time.Millisecond), 0, false, "", ""
+		e = resourcesync.Entry{Loc: e.Loc, Change: c.Change, Datetime: c.At, LastMod: c.At.Add(time.Millisecond - 1).Truncate(time.Millisecond)}
 	}
 	return e, ok
 }

@@ -116,13 +116,16 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 
 // openFolder opens the folder of the set. The state is left out of it, because it changes
 // with each document.
-func (s *set) openFolder(o FolderOptions, state string) (err error) {
+func (s *set) openFolder(o FolderOptions, state string) error {
 	o.Exclude = append(slices.Clone(o.Exclude), state)
 	o.MaxURL = longestURL - len(s.composer.base+dataPath)
 	if o.Log == nil {
 		o.Log = s.composer.log
 	}
-	s.packager.folder, err = NewFolder(s.index, o)
+	f, err := NewFolder(s.index, o)
+	if err == nil {
+		s.packager.origin = f
+	}
 	return err
 }
 
@@ -224,7 +227,7 @@ func (s *Source) Run(ctx context.Context) error {
 
 // run starts all that a set does.
 func (s *set) run(ctx context.Context, g *errgroup.Group) {
-	g.Go(func() error { return s.packager.folder.Run(ctx) })
+	g.Go(func() error { return s.packager.origin.Run(ctx) })
 	g.Go(func() error { s.relay(ctx); return nil })
 	s.writeDocuments(ctx, g)
 	if len(s.topics) == 0 {
@@ -262,7 +265,7 @@ func (s *set) relay(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.packager.folder.Changed():
+		case <-s.packager.origin.Changed():
 			s.moved.Broadcast()
 		}
 	}

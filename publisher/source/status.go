@@ -17,7 +17,8 @@ type Status struct {
 
 // SetStatus is the state of one set.
 type SetStatus struct {
-	Name   string
+	Name string
+	// Folder is how the origin of the set is doing: its folder, or what is in its place.
 	Folder FolderStatus
 	// CapabilityList is the URL of the Capability List. Documents are the URLs of all
 	// documents that others name, in order.
@@ -34,7 +35,7 @@ type SetStatus struct {
 func (s *Source) Status() Status {
 	var all Status
 	for _, x := range s.sets {
-		st := SetStatus{Name: x.name, Folder: x.packager.folder.Status(), CapabilityList: x.composer.url(capabilityListPath), Err: x.failure()}
+		st := SetStatus{Name: x.name, Folder: x.packager.origin.Status(), CapabilityList: x.composer.url(capabilityListPath), Err: x.failure()}
 		for _, path := range x.shelf.current().paths() {
 			st.Documents = append(st.Documents, x.composer.url(path))
 		}
@@ -65,9 +66,9 @@ func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) 
 func (s *Source) AcceptDeletions() int {
 	held := 0
 	for _, x := range s.sets {
-		if n := x.packager.folder.Status().Held; n > 0 {
+		if n := x.packager.origin.Status().Held; n > 0 {
 			held += n
-			x.packager.folder.AcceptDeletions()
+			x.packager.origin.AcceptDeletions()
 		}
 	}
 	return held

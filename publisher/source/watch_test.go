@@ -189,7 +189,7 @@ func TestRacyFileIsHashedAgain(t *testing.T) {
 	}
 	// As if it had been changed since, in the same tick.
 	rec.racy, rec.SHA256 = true, shaOf("what it was")
-	_, err = r.x.apply(time.Now(), []step{{"a", rec}})
+	_, err = r.x.apply(time.Now(), []step{{key: "a", now: rec}})
 	r.must(err)
 	r.want("looked at again", r.scan(), "updated a")
 	r.want("and not again", r.scan())
