@@ -15,9 +15,9 @@ import (
 func checkCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [--data-dir DIR]", Short: "Read the whole data folder, and report what is damaged", Args: cobra.NoArgs,
-		Long: `Reads the database and the bodies in the data folder of a hub that is stopped, and
-changes nothing. It prints each thing that is damaged, and ends with 1 if there is
-any. A hub does not need it: it compares checksums with whatever it reads.`,
+		Long: `Reads the database and the bodies in the data folder of a stopped hub, and changes
+nothing. It prints everything that is damaged, and exits with 1 if anything is. A hub
+does not need this command: it checks the checksum of everything it reads.`,
 		Example: "  rshub check --data-dir /var/lib/rshub",
 	}
 	config.AddFlags(cmd.Flags(), "config", "data-dir")
@@ -35,7 +35,7 @@ any. A hub does not need it: it compares checksums with whatever it reads.`,
 			return transferFailure(err)
 		}
 		if damaged > 0 {
-			return cli.Fail(cli.ExitFailure, "%s damaged in %s; restore a backup of the folder, or let the hub go on without what is damaged",
+			return cli.Fail(cli.ExitFailure, "%s damaged in %s; restore a backup of the folder, or start the hub, which skips what is damaged",
 				quantity.Count(damaged, "thing is", "things are"), cfg.DataDir)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s of %s.\n", cfg.DataDir,

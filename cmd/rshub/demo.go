@@ -17,10 +17,11 @@ func demoCommand(version string) *cobra.Command {
 	var o demo.Options
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See the whole chain work: a hub, a Source and a copy on this machine", Args: cobra.NoArgs,
+		Use: "demo", Short: "Run a hub, a Source and a Destination together, to see how they work", Args: cobra.NoArgs,
 		Long: `Runs a hub, a Source over a folder, and a Destination that keeps a copy of it, in one
-process on loopback. Change something in the one folder: it shows in the other, and a
-line tells how it got there. The folders stay; all else is gone at the end.`,
+process on loopback. Change something in the first folder: the change appears in the
+second one, and a line reports how it got there. The folders stay at the end, and
+everything else is deleted.`,
 		Example: "  rshub demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -38,8 +39,8 @@ line tells how it got there. The folders stay; all else is gone at the end.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Data, "data", "demo-data", "the `FOLDER` that is published; made with some files where there is none")
+	flags.StringVar(&o.Data, "data", "demo-data", "the `FOLDER` to publish; created with some files if it does not exist")
 	flags.StringVar(&o.Copy, "copy", "demo-copy", "the `FOLDER` of the copy")
-	flags.BoolVarP(&verbose, "verbose", "v", false, "log what the three do, to standard error")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "log to standard error what the three programs do")
 	return cmd
 }

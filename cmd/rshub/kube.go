@@ -30,7 +30,7 @@ const (
 	maxKubeAnswer  = 1 << 20
 )
 
-// kubeSecret is what kube-secret makes.
+// kubeSecret is the Secret that kube-secret creates.
 type kubeSecret struct {
 	name, adminTokenKey, sealKeysKey string
 
@@ -41,11 +41,11 @@ type kubeSecret struct {
 func kubeSecretCommand(getenv func(string) string) *cobra.Command {
 	s := kubeSecret{dir: serviceAccount}
 	cmd := &cobra.Command{
-		Use: "kube-secret NAME", Short: "Make the Secret of the Helm chart in a cluster, if there is none", Args: cli.Exactly("Secret"),
-		Long: `Runs in a pod, with the credentials of its service account. It makes the Secret NAME in
-the namespace of the pod, with a new operator's token and a new seal key. A Secret that
-is there stays as it is, whatever it holds: without its seal key no stored secret of a
-subscriber could be read. The Helm chart runs this before an installation.`,
+		Use: "kube-secret NAME", Short: "Create the Secret of the Helm chart in a cluster, if it does not exist", Args: cli.Exactly("Secret"),
+		Long: `Runs in a pod, with the credentials of its service account. It creates the Secret NAME
+in the namespace of the pod, with a new operator's token and a new seal key. It never
+changes an existing Secret: without the old seal key the hub could not read the stored
+secrets of subscribers. The Helm chart runs this before an installation.`,
 		Example: "  rshub kube-secret rshub-keys",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
@@ -57,9 +57,9 @@ subscriber could be read. The Helm chart runs this before an installation.`,
 			if err != nil {
 				return err
 			}
-			text := "The Secret %s is there, and stays as it is.\n"
+			text := "The Secret %s exists already. Nothing was changed.\n"
 			if made {
-				text = "Made the Secret %s. Keep a copy of it elsewhere.\n"
+				text = "Created the Secret %s. Store a copy of it somewhere else.\n"
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), text, s.name)
 			return err
@@ -70,11 +70,11 @@ subscriber could be read. The Helm chart runs this before an installation.`,
 	return cmd
 }
 
-// make makes the Secret, and reports whether there was none.
+// make creates the Secret, and reports whether it did. It leaves an existing one unchanged.
 func (s *kubeSecret) make(ctx context.Context) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeTime)
 	defer cancel()
-	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.dir, name)) } //nolint:gosec // the folder is that of the pod
+	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.dir, name)) } //nolint:gosec // the folder belongs to the pod
 	token, err1 := read("token")
 	namespace, err2 := read("namespace")
 	authority, err3 := read("ca.crt")
@@ -115,11 +115,11 @@ func (s *kubeSecret) make(ctx context.Context) (made bool, err error) {
 		return false, nil
 	}
 	var status struct{ Message string }
-	_ = json.Unmarshal(answer, &status) // without a message the status says enough
+	_ = json.Unmarshal(answer, &status) // without a message the status is enough
 	return false, cli.Fail(cli.ExitRefused, "the API server of Kubernetes answers %s: %s", resp.Status, cli.Line(status.Message))
 }
 
-// object is the Secret as Kubernetes takes it.
+// object is the Secret in the JSON of the Kubernetes API.
 func (s *kubeSecret) object() ([]byte, error) {
 	random := func() string {
 		b := make([]byte, 32)

@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/store/seal"
 )
 
-// The Secret is made once, with a key that the hub takes, and never replaced.
+// The Secret is created once, with a key that the hub accepts, and never replaced.
 func TestKubeSecret(t *testing.T) {
 	status, asked := http.StatusCreated, 0
 	var body []byte

@@ -17,7 +17,7 @@ import (
 var version string
 
 func main() {
-	log.SetOutput(cli.Screen(os.Stderr)) // net/http reports odd answers there
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http reports unusual answers there
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 

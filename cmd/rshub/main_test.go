@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rshub": main})
 }
 
-// The scripts run the real command, each in a folder and an environment of its
-// own.
+// The scripts run the real command, each in its own folder and environment.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -58,7 +57,7 @@ func answers(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// eventually runs a command until its output holds a text.
+// eventually runs a command until its output contains a text.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: eventually TEXT COMMAND [ARG...]")
@@ -72,7 +71,7 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// poll waits until check is content.
+// poll waits until check succeeds.
 func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -89,7 +88,7 @@ func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
 	}
 }
 
-// post sends a file and wants a status.
+// post sends a file and expects a status.
 func post(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -98,7 +97,7 @@ func post(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// eventuallyPost sends a file until the status is as wanted.
+// eventuallyPost sends a file until the answer has the expected status.
 func eventuallyPost(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func(ctx context.Context) error { return posted(ctx, ts, args) })
 }
@@ -115,7 +114,7 @@ func posted(ctx context.Context, ts *testscript.TestScript, args []string) error
 	return err
 }
 
-// keep puts the last command's output into the environment.
+// keep stores the last command's output in a variable of the environment.
 func keep(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: keep NAME")
@@ -156,7 +155,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// fakeHub ends as it is told.
+// fakeHub ends as the test says.
 type fakeHub struct {
 	start  error
 	failed chan error
@@ -170,7 +169,7 @@ func (h *fakeHub) Failed() <-chan error        { return h.failed }
 func (h *fakeHub) Reload()                     { h.reload <- struct{}{} }
 func (h *fakeHub) Stop(context.Context) error  { h.stops <- struct{}{}; return <-h.stop }
 
-// A store that no hub may work on ends it with a code of its own.
+// If no hub may work on the store, serve ends with the exit code for that.
 func TestServeIsRefused(t *testing.T) {
 	h := &fakeHub{start: fmt.Errorf("opening: %w", app.ErrStoreRefused)}
 	var e *cli.Error
@@ -209,7 +208,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// A second signal ends it while the hub is still stopping.
+// A second signal ends serve while the hub is still stopping.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	h := &fakeHub{failed: make(chan error), stop: make(chan error), stops: make(chan struct{}, 1)}
 	signals := make(chan os.Signal, 2)
@@ -229,8 +228,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	h.stop <- fmt.Errorf("late")
 }
 
-// SIGHUP has the hub read its publishers again, and does not end it, running or
-// stopping, nor does a reload that hangs hold up the signals after it.
+// SIGHUP makes the hub read its publishers again. It ends neither a running nor a stopping hub,
+// and a reload that hangs does not block later signals.
 func TestHangupReloads(t *testing.T) {
 	h := &fakeHub{failed: make(chan error), stop: make(chan error), stops: make(chan struct{}, 1), reload: make(chan struct{})}
 	signals := make(chan os.Signal, 3)
@@ -238,7 +237,7 @@ func TestHangupReloads(t *testing.T) {
 	go func() { ended <- serve(h, zap.NewNop(), signals) }()
 	signals <- syscall.SIGHUP
 	<-h.reload
-	signals <- syscall.SIGHUP // nobody takes this one yet
+	signals <- syscall.SIGHUP // nobody receives this one yet
 	signals <- os.Interrupt
 	<-h.stops
 	<-h.reload

@@ -61,7 +61,7 @@ The log goes to standard error; its line with "event":"listening" has the addres
 	return cmd
 }
 
-// hub is what serve needs of app.App.
+// hub is the part of app.App that serve needs.
 type hub interface {
 	Start(ctx context.Context) error
 	Failed() <-chan error
@@ -99,7 +99,7 @@ func serve(h hub, log *zap.Logger, signals <-chan os.Signal) error {
 	}
 }
 
-// startGrace is how long a start may take to end after a signal: the store may hang.
+// startGrace is how long serve waits for a start to end after a signal: the store may hang.
 const startGrace = 2 * time.Second
 
 // start starts a hub. It returns soon after ctx has ended, with an error if the hub had

@@ -59,15 +59,15 @@ func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Comm
 func tokenCreate(environ []string) *cobra.Command {
 	var topics []string
 	cmd := &cobra.Command{
-		Use: "create NAME --topic PATTERN", Short: "Make a token for a publisher", Args: cli.Exactly("publisher"),
-		Long: `Makes a token with which a publisher may publish to the topics of its patterns,
-and prints it. This is the only time it is shown: the file holds its SHA-256 alone.
-A publisher that has a token gets a second one, so that it can switch before you
-revoke the first.`,
+		Use: "create NAME --topic PATTERN", Short: "Create a token for a publisher", Args: cli.Exactly("publisher"),
+		Long: `Creates a token for a publisher and prints it. With it the publisher may publish to
+the topics that match its patterns. The token is never shown again, because the file
+has only its SHA-256. A publisher that has a token already gets a second one, so that
+it can switch before you revoke the first.`,
 		Example: `  rshub token create library --topic 'https://example.org/changes/*'
   rshub token create library > new-token`,
 	}
-	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that it may publish to, such as https://example.org/*; may be repeated")
+	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that the publisher may publish to, such as https://example.org/*; repeatable")
 	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
 		name := args[0]
 		if err := checkPublisher(name, topics); err != nil {
@@ -120,7 +120,7 @@ each token's SHA-256, which ` + "`rshub token revoke`" + ` takes.`,
 			return err
 		}
 		if len(list) == 0 && !asJSON {
-			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "There is no publisher in %s yet: `rshub token create` makes one.\n", path); err != nil {
+			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "There is no publisher in %s yet. `rshub token create` adds one.\n", path); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ after ` + "`rshub reload`" + `.`,
   rshub reload`,
 	}
 	cmd.Flags().StringVar(&token, "token", "", "`PREFIX` of the token's SHA-256, or the token")
-	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher with all its tokens, without --token")
+	cmd.Flags().BoolVar(&yes, "yes", false, "revoke the publisher with all its tokens, if --token is not given")
 	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
 		name := args[0]
 		if !cmd.Flags().Changed("token") {
@@ -185,7 +185,7 @@ after ` + "`rshub reload`" + `.`,
 			prefix = fmt.Sprintf("%x", sha256.Sum256([]byte(token)))
 		}
 		if len(prefix) < leastHash || strings.Trim(prefix, "0123456789abcdef") != "" {
-			return cli.Fail(cli.ExitUsage, "--token takes the first digits of the token's SHA-256, %d at least, as `rshub token ls` shows them", leastHash)
+			return cli.Fail(cli.ExitUsage, "--token needs the first digits of the token's SHA-256, %d at least, as `rshub token ls` shows them", leastHash)
 		}
 		sum, err := config.RevokeToken(path, name, prefix)
 		if err != nil {
@@ -197,7 +197,7 @@ after ` + "`rshub reload`" + `.`,
 
 func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
 	if !yes {
-		return cli.Fail(cli.ExitUsage, "this would revoke all tokens and the secret of %q. Nothing was done: repeat the command with --yes if you mean that, or name one token with --token", name)
+		return cli.Fail(cli.ExitUsage, "this would revoke all tokens and the secret of %q, so nothing was done. Repeat the command with --yes to revoke them, or name one token with --token", name)
 	}
 	p, err := config.RemovePublisher(path, name)
 	if err != nil {

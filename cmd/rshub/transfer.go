@@ -33,7 +33,7 @@ func exportCommand(environ []string, version string) *cobra.Command {
 		Long: `Writes all subscriptions, with their secrets, cursors, gaps and pending requests,
 and the state of all topics, one JSON object a line, to FILE or to standard output.
 With ` + "`rshub import`" + ` the file moves a hub to another store: from the embedded one to
-Redis and back. For backups of a running hub there is ` + "`rshub backup`" + `.
+Redis or back. To back up a running hub, use ` + "`rshub backup`" + `.
 
 With --notifications the file also has the retained notifications. Without them, what a
 subscription had not received at the export becomes a gap in it (reason retention);
@@ -43,7 +43,7 @@ The secrets of subscribers are sealed with the first key of --seal-key-file; an
 import needs that key. Without a key, choose: --without-secrets writes no secrets
 (subscriptions with a secret can't be imported from that file, since their
 subscribers would refuse unsigned deliveries), and --plain-secrets writes them
-readable for everybody.
+unencrypted.
 
 ` + storeHelp,
 		Example: `  rshub export --seal-key-file /etc/rshub/seal.keys > rshub.jsonl
@@ -144,16 +144,16 @@ func writeWhole(name string, write func(io.Writer) error) error {
 func importCommand(environ []string) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Read what export wrote into a store", Args: cli.Exactly("file"),
+		Use: "import FILE", Short: "Load the file of an export into a store", Args: cli.Exactly("file"),
 		Long: `Reads FILE, as ` + "`rshub export`" + ` wrote it, into a store; - stands for standard input.
 The whole file is checked before anything is stored: a file that was cut short
 (exit code 6) or has a wrong line (exit code 4) changes nothing.
 
-The import merges: of two states of a subscription or a topic the newer one stays,
-and no cursor moves back. Importing a file twice changes nothing. The import leaves
-out a topic, with its subscriptions, if the store has older notifications of its own
-for it, and a subscription whose secret is not in the file. It reports what it left
-out (exit code 6).
+The import merges: the newer state of a subscription or topic wins, and no cursor
+moves back. Importing a file twice changes nothing. The import skips a topic and its
+subscriptions if the store has older notifications of its own for this topic. It skips
+a subscription if its secret is not in the file. It reports what it skipped, and then
+exits with 6.
 
 A file with sealed secrets needs the key that sealed them in --seal-key-file.
 
@@ -190,7 +190,7 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 	if dry {
 		would = "Nothing is stored in a dry run. "
 	}
-	if err := note(cmd, "%sOf %v, %d are new or changed, and %d are in the store as they are or newer.",
+	if err := note(cmd, "%sOf %v, %d are new or changed. For %d the store has the same or newer.",
 		would, done.Counts, done.Stored, done.Kept); err != nil || !done.Partial() {
 		return err
 	}
@@ -199,10 +199,10 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 		text += err.Error() + "\n"
 	}
 	if n := done.RefusedLines; n > 0 {
-		text += "Left out for that reason: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
+		text += "Skipped for that reason: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
 	}
 	if n := done.Secretless; n > 0 {
-		text += "Left out, because the file lacks the secret: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". These subscribers have to subscribe again.\n"
+		text += "Skipped, because their secret is not in the file: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". These subscribers have to subscribe again.\n"
 	}
 	return cli.Fail(cli.ExitPartial, "%sEverything else was imported.", text)
 }
@@ -212,18 +212,18 @@ func restoreCommand(environ []string) *cobra.Command {
 		Use: "restore FILE", Short: "Read a backup into an empty store", Args: cli.Exactly("file"),
 		Long: `Reads FILE, as ` + "`rshub backup`" + ` wrote it, into an empty store; - stands for standard
 input. The store may be of the other kind: a backup of an embedded store can be
-restored into Redis, and the other way round. Then it reads everything back from the
-store and compares it with the file.
+restored into Redis, and the other way round. At the end, the restore reads everything
+back from the store and compares it with the file.
 
 The whole file is checked before anything is stored: a file that was cut short
-(exit code 6) or has a wrong line (exit code 4) changes nothing. Until the restore
-has ended well, no hub starts on the store. If it was interrupted, run it again with
-the same file: it goes on where it was.
+(exit code 6) or has a wrong line (exit code 4) changes nothing. No hub starts on the
+store until the restore has succeeded. If it was interrupted, run it again with the
+same file: it continues where it stopped.
 
 A file with sealed secrets needs the key that sealed them in --seal-key-file.
 
-The hub then continues from the time of the backup. What happened since is in "Backup
-and restore" of docs/operations.md.
+The hub then continues from the time of the backup. "Backup and restore" in
+docs/operations.md says what is lost and what repeats.
 
 ` + storeHelp,
 		Example: `  rshub restore --data-dir /var/lib/rshub --seal-key-file /etc/rshub/seal.keys rshub.jsonl
@@ -260,7 +260,7 @@ func restore(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *za
 	case err != nil:
 		return err
 	}
-	return note(cmd, "Restored %v, and read back.", counts)
+	return note(cmd, "Restored %v, and read them back.", counts)
 }
 
 // openImport opens a file to import. An import reads it twice, so standard input is copied
@@ -270,7 +270,7 @@ func openImport(stdin io.Reader, name string) (f *os.File, closing func(), err e
 	if name != "-" {
 		f, err = os.Open(name) //nolint:gosec // G304: the operator names the file
 		if errors.Is(err, os.ErrNotExist) {
-			err = cli.Fail(cli.ExitNotFound, "there is no file %s; name one, or - for standard input", name)
+			err = cli.Fail(cli.ExitNotFound, "there is no file %s; name an existing file, or - for standard input", name)
 		}
 		return f, closing, err
 	}

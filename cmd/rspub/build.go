@@ -31,19 +31,19 @@ func buildCommand() *cobra.Command {
 	f := buildFlags{}
 	cmd := &cobra.Command{
 		Use: "build", Short: "Write the documents as static files, for any web server", Args: cobra.NoArgs,
-		Long: `Scans a folder and writes its documents to --out, for a web server to serve at
---public-url. The resources stay where they are: OUT/data is made a link to the
-folder, or tell the web server to serve it at data/. A link shows all that is in the
-folder: if there are names that begin with a dot or folders of state in it, no link
-is made unless --link-data says so, and the exit code is 1. Beside each document is
-one compressed with gzip, for servers that know such (gzip_static).
+		Long: `Scans a folder and writes its documents to --out. A web server has to serve them at
+--public-url. The resources stay where they are: OUT/data becomes a link to the folder,
+or the web server serves the folder at data/ itself. A link shows everything in the
+folder. So if it has names that begin with a dot, or folders of state, no link is made
+unless you give --link-data, and the exit code is 1. Each document is also written
+compressed with gzip, for web servers that can use it (gzip_static).
 
-With --state-dir it remembers: run again after changes, or every hour, and there
-are Change Lists, Change Dumps and archives besides. Without, each run begins anew,
-and there are a Resource List and a Resource Dump alone.
+With --state-dir the command remembers the last run. Run it after changes, or every
+hour, to get Change Lists, Change Dumps and archives too. Without --state-dir each run
+starts anew, and writes only a Resource List and a Resource Dump.
 
 Documents are replaced one by one, each after those that it names. Changes are not
-pushed; for that there is rspub serve.`,
+pushed to hubs; rspub serve does that.`,
 		Example: `  rspub build --dir ./books --out /srv/www/books --state-dir /var/lib/rspub \
       --public-url https://example.org/books/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,17 +54,17 @@ pushed; for that there is rspub serve.`,
 	flags := cmd.Flags()
 	f.sets.add(cmd)
 	flags.StringVar(&f.out, "out", "", "`FOLDER` to write to")
-	flags.StringVar(&f.publicURL, "public-url", "", "`URL` at which OUT is going to be served")
-	flags.StringVar(&f.stateDir, "state-dir", "", "`FOLDER` to remember in from run to run")
+	flags.StringVar(&f.publicURL, "public-url", "", "`URL` at which the web server serves OUT")
+	flags.StringVar(&f.stateDir, "state-dir", "", "`FOLDER` in which to remember the last run")
 	f.schedule.add(flags)
-	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder; without this flag that is not done where the folder has what is not published")
-	flags.BoolVar(&f.json, "json", false, "print a JSON object with the documents that were written")
+	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder, even if the folder has names that are not published (default: only if it has none)")
+	flags.BoolVar(&f.json, "json", false, "print a JSON object with the written documents")
 	return cmd
 }
 
 func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	if f.out == "" || f.publicURL == "" {
-		return cli.Fail(cli.ExitUsage, "say where to write with --out, and with --public-url where that is going to be served")
+		return cli.Fail(cli.ExitUsage, "name the folder to write to with --out, and the URL at which it is served with --public-url")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -83,10 +83,10 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(state)) }()
-		schedule.ChangeList, schedule.Archive = -1, -1 // they would have nothing to say
+		schedule.ChangeList, schedule.Archive = -1, -1 // they would be empty
 	}
 	for i := range sets {
-		if !source.SameFolder(f.out, sets[i].Folder.Dir) { // else the documents are known by what Export noted
+		if !source.SameFolder(f.out, sets[i].Folder.Dir) { // else Export has recorded which documents there are
 			sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
 		}
 		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), sets[i].Folder.Dir, nil)
@@ -121,21 +121,21 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// tempPrefix begins the names of the folders of those that don't remember.
+// tempPrefix begins the names of the temporary folders of runs without --state-dir.
 const tempPrefix = "rspub-build-"
 
-// sweepTemp removes the folders of those that were killed. It is no matter if it can't.
+// sweepTemp removes the temporary folders of runs that were killed. It ignores errors.
 func sweepTemp() {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // none, where TMPDIR has the looks of a pattern
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // none, if TMPDIR looks like a pattern
 	for _, dir := range left {
-		_ = source.RemoveState(dir) // else the next one does
+		_ = source.RemoveState(dir) // after an error the next run does it
 	}
 }
 
 func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.Set) error {
 	if err := s.Build(ctx); err != nil {
 		if ctx.Err() != nil {
-			return cli.Fail(cli.ExitFailure, "stopped before the documents were complete; those in %s are as they were", f.out)
+			return cli.Fail(cli.ExitFailure, "stopped before the documents were complete; those in %s are unchanged", f.out)
 		}
 		return err
 	}
@@ -147,8 +147,8 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	}
 	for i, st := range s.Status().Sets {
 		if n := st.Folder.Hidden; n > 0 && !f.linkAnyway && !f.sets.hidden {
-			return cli.Fail(cli.ExitFailure, "the documents are written, but no link %s was made to %s: the folder has %d names that are not published, since they begin with a dot or are folders of state, and a web server would show them. "+
-				"Remove a link that is there. Move these names away, or give --link-data=false and have the web server serve the folder at data/ without them; --link-data makes the link all the same",
+			return cli.Fail(cli.ExitFailure, "the documents are written, but %s is not linked to %s: the folder has %d names that are not published, because they begin with a dot or are folders of state. A web server would show them. "+
+				"If there is an old link, remove it. Then move these names away, or give --link-data=false and configure the web server to serve the folder at data/ without them. --link-data makes the link all the same",
 				filepath.Join(f.out, st.Name, "data"), sets[i].Folder.Dir, n)
 		}
 	}
@@ -160,7 +160,7 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	return nil
 }
 
-// linkData makes a link to a folder. What stands there already stays, if it is the
+// linkData makes a link to a folder. An existing link or folder stays, if it is the
 // folder.
 func linkData(dir, link string) error {
 	dir, err := filepath.Abs(dir)
@@ -179,7 +179,7 @@ func linkData(dir, link string) error {
 		return err
 	}
 	if real, err := filepath.EvalSymlinks(dir); err != nil || there != real {
-		return cli.Fail(cli.ExitFailure, "%s is there already and is not %s; remove it, or give --link-data=false and have the web server serve the folder at data/", link, dir)
+		return cli.Fail(cli.ExitFailure, "%s exists already and is not %s; remove it, or give --link-data=false and configure the web server to serve the folder at data/", link, dir)
 	}
 	return nil
 }

@@ -28,28 +28,28 @@ type checkFlags struct {
 func checkCommand() *cobra.Command {
 	f := checkFlags{sample: 20, most: 1000, maxPackage: 64 << 20, timeout: cli.Span(time.Minute)}
 	cmd := &cobra.Command{
-		Use: "check URL", Short: "Say what is right and wrong with a Source", Args: cli.Exactly("Source"),
-		Long: `Checks a Source as a subscriber would see it, this one or anybody's: how it is found,
-all of its documents, a sample of its resources and packages (length, hashes), its
-topics (Link headers) and whether its hubs answer. URL is that of the site, of its
-Source Description, or of any of its documents or resources. Documents and packages
-have to pass the same rules as with rshub validate --follow.
+		Use: "check URL", Short: "Check a Source and report what is wrong with it", Args: cli.Exactly("Source"),
+		Long: `Checks any Source as a subscriber sees it: its discovery, all its documents, a sample
+of its resources and packages (length, hashes), the Link headers of its topics, and
+whether its hubs answer. URL is the address of the site, of its Source Description, or
+of any of its documents or resources. The rules for documents and packages are those
+of rshub validate --follow.
 
-Each line is PASS, WARN for what some subscribers have trouble with, or FAIL. Where
-a defect has a place in a document, the line and the column follow the URL.
+Each line is PASS, WARN if some subscribers will have trouble, or FAIL. If a defect has
+a place in a document, its line and column follow the URL.
 
-Exits 0, or 1 if something failed, 3 if there is no Source, 4 if the server refuses
-or its address is one that is not called, 5 if the server can't be reached.`,
+Exits with 0, 1 if something failed, 3 if there is no Source, 4 if the server refuses
+or its address may not be called, 5 if the server can't be reached.`,
 		Example: `  rspub check https://example.org/
   rspub check --dev http://localhost:8090/`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.Var(cli.AtLeast(&f.sample, 0), "sample", "fetch `N` resources of each list; 0: none")
-	flags.Var(cli.AtLeast(&f.most, 1), "max-documents", "look at `N` documents at most")
+	flags.Var(cli.AtLeast(&f.most, 1), "max-documents", "read at most `N` documents")
 	flags.Var(cli.Size(&f.maxPackage, 0), "max-package", "fetch packages of dumps up to this `SIZE`, such as 64MiB; 0: none")
 	flags.Var(cli.Positive(&f.timeout), "timeout", "`TIME` for each request")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one for all")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each finding, and one with the sums")
 	f.call.Add(flags, "allow loopback and private addresses")
 	return cmd
 }
@@ -99,7 +99,7 @@ func (f *checkFlags) summary(out io.Writer, url string, r examine.Result) error 
 			Resources int    `json:"resources"`
 		}{url, r.Passed, r.Warned, r.Failed, r.Documents, r.Resources})
 	}
-	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; looked at %s and %s\n", r.Passed, quantity.Count(r.Warned, "warning", "warnings"), r.Failed,
+	_, err := fmt.Fprintf(out, "%d passed, %s, %d failed; checked %s and %s\n", r.Passed, quantity.Count(r.Warned, "warning", "warnings"), r.Failed,
 		quantity.Count(r.Documents, "document", "documents"), quantity.Count(r.Resources, "resource", "resources"))
 	return err
 }

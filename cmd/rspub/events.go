@@ -15,19 +15,19 @@ import (
 // events writes what happens to a Source as JSON, an object a line.
 type events struct {
 	mu sync.Mutex
-	to io.Writer // nil: nobody asked for it
+	to io.Writer // nil: nothing is written
 }
 
-// event is one line. What does not apply is left out.
+// event is one line. Fields that do not apply are omitted.
 type event struct {
 	Event string    `json:"event"` // change, post or documents
 	Set   string    `json:"set,omitempty"`
 	At    time.Time `json:"at,omitzero"`
-	// Of a change.
+	// Fields of a change.
 	Change resourcesync.ChangeType `json:"change,omitempty"`
 	Path   string                  `json:"path,omitempty"`
 	Length *int64                  `json:"length,omitempty"`
-	// Of a POST.
+	// Fields of a POST.
 	Topic     string    `json:"topic,omitempty"`
 	Hub       string    `json:"hub,omitempty"`
 	From      time.Time `json:"from,omitzero"`
@@ -37,7 +37,7 @@ type event struct {
 	ID        string    `json:"id,omitempty"`
 	Duplicate bool      `json:"duplicate,omitempty"`
 	Error     string    `json:"error,omitempty"`
-	// Of documents.
+	// Fields of documents.
 	URLs []string `json:"urls,omitempty"`
 }
 
@@ -46,7 +46,7 @@ func (e *events) write(all ...event) {
 	defer e.mu.Unlock()
 	for i := range all {
 		if e.to != nil {
-			_ = cli.WriteJSON(e.to, all[i]) // a reader that has gone does not stop publishing
+			_ = cli.WriteJSON(e.to, all[i]) // publishing continues if the reader is gone
 		}
 	}
 }

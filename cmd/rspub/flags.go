@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// clientOf makes the requests to hosts that somebody named.
+// clientOf returns the client for requests to hosts that a person or a document named.
 func clientOf(f *cli.CallFlags) (*egress.Client, error) {
 	allow, err := f.Ranges()
 	if err != nil {
@@ -27,7 +27,7 @@ func clientOf(f *cli.CallFlags) (*egress.Client, error) {
 	return c, nil
 }
 
-// hubFlags name the hubs, and what lets a publish in there.
+// hubFlags name the hubs, and the credential for publishing there.
 type hubFlags struct {
 	hubs                  []string
 	tokenFile, secretFile string
@@ -35,14 +35,14 @@ type hubFlags struct {
 
 func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that the hubs know this publisher by, read again when it changes")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token of this publisher at the hubs, read again when it changes")
 	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token; read again when it changes")
 }
 
 // resolve reads the files.
 func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	if f.tokenFile != "" && f.secretFile != "" {
-		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file are two ways of the same: give one of them")
+		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file exclude each other: give only one of them")
 	}
 	token, err := cli.ReadCredential("--token-file", f.tokenFile)
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	return hubs, nil
 }
 
-// setFlags name the folders.
+// setFlags are the flags that name the folders.
 type setFlags struct {
 	dir          string
 	sets, ignore []string
@@ -81,12 +81,12 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	f.rescan, f.settle = cli.Span(source.DefaultRescan), cli.Span(source.DefaultSettle)
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
-	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with documents and a topic of its own; repeatable, instead of --dir")
+	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with its own documents and topic; repeatable, instead of --dir")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
-	flags.BoolVar(&f.hidden, "hidden", false, "publish names that begin with a dot, such as .env and .ssh, too; without it they are left out, except .well-known/")
+	flags.BoolVar(&f.hidden, "hidden", false, "also publish names that begin with a dot, such as .env and .ssh (default: of these, only .well-known/)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` without changes after which a file counts as written")
-	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "`SHARE` of all resources, such as 50% or 0.5, that may be gone at one look; if more are, none is published as deleted until they are back")
+	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "safety stop: if more than this `FRACTION` of the resources, such as 50% or 0.5, is missing in one scan (an unmounted disk, for example), publish no deletions")
 }
 
 // resolve returns the sets.
@@ -101,7 +101,7 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 		}
 	}
 	if f.hidden && len(f.hiddenAllow) > 0 {
-		return nil, cli.Fail(cli.ExitUsage, "--hidden publishes all names that begin with a dot: leave it out, or leave out --hidden-allow")
+		return nil, cli.Fail(cli.ExitUsage, "--hidden publishes all names that begin with a dot, so --hidden-allow has no effect: leave out one of them")
 	}
 	if (f.dir == "") == (len(f.sets) == 0) {
 		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER")
@@ -134,15 +134,15 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	f.list, f.dump, f.rotate, f.archive = cli.Span(time.Minute), cli.Span(24*time.Hour), cli.Span(30*24*time.Hour), cli.Span(24*time.Hour)
 	f.keepChanges, f.keepArchive = cli.Span(7*24*time.Hour), cli.Span(30*24*time.Hour)
 	f.keepDumps, f.packageBytes, f.rotateAt = 2, 1<<30, 50_000
-	flags.Var(&f.list, "list-every", "`TIME` between two Resource Lists at least, where there are changes; off: none")
-	flags.Var(&f.dump, "dump-every", "`TIME` between two Resource Dumps at least, where there are changes; off: no dumps")
+	flags.Var(&f.list, "list-every", "shortest `TIME` between two Resource Lists, if there are changes; off: no Resource List")
+	flags.Var(&f.dump, "dump-every", "shortest `TIME` between two Resource Dumps, if there are changes; off: no dumps")
 	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "keep `N` Resource Dumps; each needs as much space as the folder")
-	flags.Var(cli.Size(&f.packageBytes, 1), "package-bytes", "a package of a dump has about this `SIZE` before compression, such as 1GiB")
-	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and another begun; off: only by --rotate-at")
-	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "a Change List has `N` changes at most")
-	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists, and their dumps, are listed beside the open one; off: for ever")
+	flags.Var(cli.Size(&f.packageBytes, 1), "package-bytes", "approximate `SIZE` of a package of a dump before compression, such as 1GiB")
+	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and the next one begins; off: only by --rotate-at")
+	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "close a Change List when it has `N` changes")
+	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists and their dumps stay listed beside the open one; off: for ever")
 	flags.Var(&f.archive, "archive-every", "`TIME` between two Resource Lists in the archive; off: no archives")
-	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists are in the archives; off: for ever")
+	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists stay in the archives; off: for ever")
 }
 
 func (f *scheduleFlags) schedule() source.Schedule {

@@ -13,18 +13,18 @@ import (
 var version string
 
 func main() {
-	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http reports unusual answers there
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the whole command; it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	serve, check := serveCommand() //nolint:contextcheck // what opens a state asks nobody
+	serve, check := serveCommand() //nolint:contextcheck // opening a state sends no request
 	root := cli.Root("rspub", "A ResourceSync Source from a folder", cli.BuildVersion(version),
-		serve, publishCommand(), buildCommand(), checkCommand(), //nolint:contextcheck // what opens a state asks nobody
+		serve, publishCommand(), buildCommand(), checkCommand(), //nolint:contextcheck // opening a state sends no request
 	)
-	root.Long = `rspub publishes a folder with ResourceSync: others can copy it, and keep the copy
-in step, by themselves or told by a hub.
+	root.Long = `rspub publishes a folder as a ResourceSync Source. Others can copy it and keep the copy
+in sync: they ask for changes, or a hub pushes them.
 
 Flags can also be set in the environment and in a file: rspub config show --help.
 

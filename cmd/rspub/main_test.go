@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rspub": main})
 }
 
-// The scripts run the real command, each in a folder of its own. CLOSED is an address
-// at which nobody listens, and TAKEN one at which somebody does.
+// The scripts run the real command, each in its own folder. Nobody listens at the address CLOSED,
+// and somebody does at TAKEN.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true,
@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits runs a command and wants an exit code.
+// exits runs a command and expects an exit code.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
@@ -101,7 +101,7 @@ func newTestHub(t *testing.T) *testHub {
 
 const topic = "https://example.org/changes/"
 
-// A notification is built of flags and posted with the headers of SRC-07.
+// A notification is built from flags and posted with the headers of SRC-07.
 func TestPublishBuilds_SRC07(t *testing.T) {
 	h := newTestHub(t)
 	token := filepath.Join(t.TempDir(), "token")
@@ -123,8 +123,8 @@ func TestPublishBuilds_SRC07(t *testing.T) {
 	}
 }
 
-// A token that goes over the network unencrypted is worth a warning for each hub, before
-// it goes; on this machine, and over https, it is not. (No hub here is called.)
+// Before a token is sent over the network unencrypted, there is a warning for each hub. There is
+// none on this machine and over https. (No hub here is called.)
 func TestPublishWarnsOfTokenInClear(t *testing.T) {
 	h := newTestHub(t)
 	token := filepath.Join(t.TempDir(), "token")
@@ -150,7 +150,7 @@ func TestPublishWarnsOfTokenInClear(t *testing.T) {
 	}
 }
 
-// A document goes as it is, from a file or standard input, signed with a secret.
+// A document is sent unchanged, from a file or standard input, signed with a secret.
 func TestPublishFile(t *testing.T) {
 	h := newTestHub(t)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -187,8 +187,8 @@ func TestPublishIsRefused(t *testing.T) {
 		want   string
 	}{
 		{401, "who?", 4, "--token-file"},
-		{403, "no", 4, "no. Give a token or secret that covers the topic with --token-file or --secret-file, or have the topic"},
-		{403, `{"type":"x/no-credential","detail":"Publishing here takes a credential."}`, 4, "a credential. Give it with --token-file"},
+		{403, "no", 4, "no. Give a token or secret that covers the topic with --token-file or --secret-file, or let the topic"},
+		{403, `{"type":"x/no-credential","detail":"Publishing here takes a credential."}`, 4, "a credential. Give the credential with --token-file"},
 		{403, `{"type":"x/topic-denied","detail":"The topic URI answered 404."}`, 4, "answered 404.\n"},
 		{403, `{"type":"x/content-mismatch","detail":"other bytes"}`, 4, "--content-location"},
 		{404, "", 4, "own public URL?"},
@@ -214,7 +214,7 @@ func TestPublishIsRefused(t *testing.T) {
 	}
 }
 
-// proc is rspub in a process of its own.
+// proc is rspub in another process.
 type proc struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -260,7 +260,7 @@ func start(t *testing.T, args ...string) *proc {
 	return p
 }
 
-// stop ends it as a person would, and returns what it logged.
+// stop ends the process as a person would, and returns its log.
 func (p *proc) stop() string {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -294,8 +294,8 @@ func (p *proc) said(what string) {
 	}
 }
 
-// A folder is served, passes its own check, and goes on after a restart; at SIGTERM
-// it ends with 0.
+// A folder is served, passes rspub check, and continues after a restart. At SIGTERM rspub exits
+// with 0.
 func TestServe(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("A"), 0o600); err != nil {
@@ -329,7 +329,7 @@ func TestServe(t *testing.T) {
 	p.stop()
 }
 
-// The files with this Source's own credentials are no resources.
+// The files with the Source's own credentials are not published.
 func TestServeHidesItsCredentials(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -385,8 +385,7 @@ func TestServeHidesItsCredentials(t *testing.T) {
 	p.stop()
 }
 
-// What keeps hubs and subscribers away is told at the start, with what to do, and
-// stops nothing.
+// The start reports what keeps hubs and subscribers away, and what to do. It does not fail.
 func TestServeChecksItself(t *testing.T) {
 	other := newTestHub(t)
 	p := start(t, "--dir", t.TempDir(), "--state-dir", t.TempDir(), "--dev", "--public-url", other.URL+"/", "--hub", "http://"+ports.Addr()+"/")

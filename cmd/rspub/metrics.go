@@ -29,7 +29,7 @@ const (
 	postFailed    = "unavailable" // 5xx, or no answer
 )
 
-// hubStates are the states of a hub.
+// hubStates are the states of a topic at a hub.
 var hubStates = []publisher.State{publisher.UpToDate, publisher.Sending, publisher.Waiting, publisher.Stopped}
 
 // metrics are what the operator's listener shows of a Source. Counters change when something
@@ -55,10 +55,10 @@ type state struct {
 	held, problems             int
 	queued, kept               int
 	keptBytes, freeBytes       int64
-	hubs                       map[string]*hubState // that --hub names
+	hubs                       map[string]*hubState // by the URL in --hub
 }
 
-// hubState are how far one hub is, over all topics.
+// hubState says how far one hub is, over all topics.
 type hubState struct {
 	accepted     time.Time
 	oldest       time.Duration
@@ -117,7 +117,7 @@ func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *me
 	return m
 }
 
-// hooks count what happens, and pass it on.
+// hooks returns hooks that count what happens and pass it on.
 func (m *metrics) hooks(next *events) source.Hooks {
 	return source.Hooks{
 		Recorded: func(set string, changes []source.Change) {
@@ -156,7 +156,7 @@ func (m *metrics) posted(p publisher.Posted) {
 	m.posts[p.Hub].One(outcome)
 }
 
-// look asks the Source how it is.
+// look reads the state of the Source.
 func (m *metrics) look() {
 	n := &m.now
 	*n = state{hubs: n.hubs}
@@ -184,7 +184,7 @@ func (m *metrics) look() {
 	}
 }
 
-// topic adds how a topic is.
+// topic adds the state of a topic.
 func (n *state) topic(p *publisher.Status) {
 	if p.Last.After(n.changed) {
 		n.changed = p.Last
@@ -216,7 +216,7 @@ func topics(s *source.SetStatus) []*publisher.Status {
 	return []*publisher.Status{s.Changes, s.Framework}
 }
 
-// wrong returns why a set cannot be published, or not wholly; nil: it can.
+// wrong returns why a set cannot be published completely; nil: it can.
 func wrong(s *source.SetStatus) error {
 	if s.Folder.Err != nil {
 		return s.Folder.Err
@@ -252,5 +252,5 @@ func (m *metrics) ready() []admin.Check {
 			}
 		}
 	}
-	return []admin.Check{scan, sets, {Name: "hubs", Holds: cmp.Or(strings.Join(hubs, "; "), "all hubs take notifications")}}
+	return []admin.Check{scan, sets, {Name: "hubs", Holds: cmp.Or(strings.Join(hubs, "; "), "all hubs accept notifications")}}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rshub/rshub/test/ports"
 )
 
-// getFrom returns the status and body of an answer of the operator's listener.
+// getFrom returns the status and body of the operator's listener.
 func getFrom(t *testing.T, admin, path string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get("http://" + admin + path) //nolint:noctx // a test
@@ -28,8 +28,8 @@ func getFrom(t *testing.T, admin, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// Readiness and figures say what goes on: changes reach the hub, the hub is away, the folder is
-// away.
+// Readiness and metrics show what happens: changes reach the hub, the hub is unavailable, the
+// folder is unavailable.
 func TestServeOperator(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "books")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -71,7 +71,7 @@ func TestServeOperator(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "b.txt"), []byte("B"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The topic of the framework may have something to tell of as well.
+	// The topic of framework notifications may have something to report too.
 	shows("/metrics", 200, "rspub_ready 1", of("rspub_hub_pending_notifications", "")+"[1-9]", of("rspub_hub_topics", `,state="waiting"`)+"[12]",
 		of("rspub_posts_total", `,outcome="unavailable"`)+"[1-9].*", of("rspub_hub_oldest_pending_seconds", "")+"0?[^0].*")
 	shows("/readyz?verbose", 200, `\[\+\] hubs: .* is waiting with . notifications? for .*`)

@@ -131,7 +131,7 @@ func line(base, file string, f examine.Finding) string {
 	return fmt.Sprintf("%s %s:%d:%d %s: %s", f.Level, strings.TrimPrefix(file, base), f.Line, f.Column, f.Rule, strings.ReplaceAll(f.Message, base, ""))
 }
 
-// validated is what `rshub validate --follow` finds.
+// validated returns what `rshub validate --follow` finds.
 func (m *mutated) validated(t *testing.T, more ...string) (code int, found []string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -152,7 +152,7 @@ func (m *mutated) validated(t *testing.T, more ...string) (code int, found []str
 	}
 }
 
-// checked is what `rspub check` finds: what is of documents, and all else.
+// checked returns what `rspub check` finds, about documents and about everything else.
 func (m *mutated) checked(t *testing.T, more ...string) (code int, found, other []string) {
 	t.Helper()
 	code, out, _ := command(t, "", append([]string{"check", "--dev", "--json", m.URL}, more...)...)
@@ -174,8 +174,8 @@ func (m *mutated) checked(t *testing.T, more ...string) (code int, found, other 
 	}
 }
 
-// A Source without a defect passes both commands. So it does where its URLs, its
-// compression or its order are unusual and mean the same.
+// A Source without a defect passes both commands, also if its URLs, compression or order are
+// unusual but mean the same.
 func TestGoodSourcePassesBoth(t *testing.T) {
 	for name, change := range map[string]func(*mutated){
 		"as it is": func(*mutated) {},
@@ -213,7 +213,7 @@ func TestGoodSourcePassesBoth(t *testing.T) {
 	}
 }
 
-// Of each dump one package is fetched at most, and none that is too large.
+// At most one package of each dump is fetched, and none that is too large.
 func TestPackagesAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		size  string
@@ -230,7 +230,7 @@ func TestPackagesAreBounded(t *testing.T) {
 			t.Errorf("rspub check --max-package %s exits %d: %q", c.size, code, other)
 		}
 	}
-	// Nothing but its bytes says how large it is.
+	// Only the bytes of the package say how large it is.
 	m := newMutated(t)
 	for name, text := range m.files {
 		m.files[name] = regexp.MustCompile(` length="\d+"`).ReplaceAllString(text, "")

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// mutation is a defect that is planted in a good Source: in file, the first old becomes
-// with; do does what no change of text can.
+// mutation is a defect in a good Source: in file, the first occurrence of old is replaced by
+// with. do makes other changes.
 type mutation struct {
 	name            string
 	file, old, with string
 	do              func(*mutated)
-	want            string // level, path:line:column and rule of a finding, and how it begins
-	at              string // what stands in the file at the place that want calls @
+	want            string // level, path:line:column, rule and first words of a finding
+	at              string // the text in the file at the place that want calls @
 }
 
 var mutations = []mutation{

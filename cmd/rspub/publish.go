@@ -45,17 +45,17 @@ func publishCommand() *cobra.Command {
 	f := publishFlags{timeout: cli.Span(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "publish [FILE|-]", Short: "Post one notification to a hub", Args: cli.AtMost("file"),
-		Long: `Posts one change notification, once: the document FILE, standard input (-), or one
-that is built of the resources that ` + changeFlags() + `
-name, for changes after --from and before --until.
+		Long: `Posts one change notification, once. It is the document FILE, standard input (-), or a
+document that the command builds: it then has the resources that ` + changeFlags() + `
+name, which changed between --from and --until.
 
 Intervals must follow each other: --from is the --until of the notification before.
-A hub takes a notification if its topic serves the same bytes, or with a token or a
-secret that it knows. For a Source that publishes all the time there is rspub serve,
-which keeps count of intervals itself and tries again.
+A hub accepts a notification if its topic serves the same bytes, or if it has a token
+or secret that the hub knows. A Source that publishes all the time uses rspub serve,
+which calculates the intervals itself and retries.
 
-Exits 0, or 1 where the notification is not right, 4 where a hub refuses it, 5 where
-a hub can't be reached or can't take it now, 6 where some hubs have it and some don't.`,
+Exits with 0, 1 if the notification is wrong, 4 if a hub refuses it, 5 if a hub can't
+be reached or can't accept it now, 6 if some hubs have it and some don't.`,
 		Example: `  rspub publish --hub https://hub.example.org/ --token-file token \
       --topic https://example.org/changes/ --from 2026-11-21T09:00:00Z \
       --updated https://example.org/data/book1
@@ -71,10 +71,10 @@ a hub can't be reached or can't take it now, 6 where some hubs have it and some 
 		flags.StringArrayVar(&f.changed[i], string(change), nil, fmt.Sprintf("`URL` of a resource that was %s; repeatable", change))
 	}
 	flags.StringVar(&f.from, "from", "", "`DATETIME` at which the interval begins, such as 2026-11-21T09:00:00Z")
-	flags.StringVar(&f.until, "until", "", "`DATETIME` at which it ends (default now)")
+	flags.StringVar(&f.until, "until", "", "`DATETIME` at which the interval ends (default now)")
 	flags.StringVar(&f.list, "capability-list", "", "`URL` of the Capability List that the topic is in")
-	flags.StringVar(&f.location, "content-location", "", "`URL` of an immutable copy below the topic, which the hub may compare with")
-	flags.Var(cli.Positive(&f.timeout), "timeout", "`TIME` that one hub gets")
+	flags.StringVar(&f.location, "content-location", "", "`URL` of an immutable copy below the topic, with which the hub may compare the notification")
+	flags.Var(cli.Positive(&f.timeout), "timeout", "time limit for one hub, as a `TIME` such as 30s")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the notification and post nothing")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each hub")
 	f.call.Add(flags, "allow hubs on loopback and private addresses")
@@ -153,9 +153,9 @@ func (f *publishFlags) body(stdin io.Reader, args []string) ([]byte, error) {
 	built := slices.ContainsFunc(f.changed, func(urls []string) bool { return len(urls) > 0 })
 	switch {
 	case len(args) == 1 && (built || f.from != "" || f.until != ""):
-		return nil, cli.Fail(cli.ExitUsage, "give a document or what it is to be built of, not both")
+		return nil, cli.Fail(cli.ExitUsage, "give a document or the changes of which to build one, not both")
 	case len(args) == 0 && !built && f.from == "":
-		return nil, cli.Fail(cli.ExitUsage, "give a document, or - for standard input, or what changed: %s URL", changeFlags())
+		return nil, cli.Fail(cli.ExitUsage, "name a document, or - for standard input, or the resources that changed: %s URL", changeFlags())
 	case len(args) == 0:
 		return f.build(time.Now())
 	}
@@ -163,22 +163,22 @@ func (f *publishFlags) body(stdin io.Reader, args []string) ([]byte, error) {
 	if args[0] != "-" {
 		file, err := os.Open(args[0])
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, cli.Fail(cli.ExitNotFound, "there is no file %s; name one, or - for standard input", args[0])
+			return nil, cli.Fail(cli.ExitNotFound, "there is no file %s; name an existing file, or - for standard input", args[0])
 		}
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = file.Close() }() // only read
+		defer func() { _ = file.Close() }() // it is only read
 		in = file
 	}
 	return io.ReadAll(io.LimitReader(in, resourcesync.DefaultLimits.Bytes+1)) // one byte too many is refused
 }
 
-// build makes a notification of the flags. When within the interval each change
-// happened nobody has said, so no entry says it.
+// build makes a notification from the flags. Its entries have no time, because no flag says when
+// each change happened.
 func (f *publishFlags) build(now time.Time) ([]byte, error) {
 	if f.from == "" {
-		return nil, cli.Fail(cli.ExitUsage, "--from must say when the interval begins: the --until of the notification before, or for a first one any time before the changes")
+		return nil, cli.Fail(cli.ExitUsage, "--from is missing: the --until of the notification before, or for the first notification any time before the changes")
 	}
 	from, err := datetime("--from", f.from)
 	if err != nil {
@@ -220,8 +220,7 @@ func datetime(flag, text string) (time.Time, error) {
 	return t, nil
 }
 
-// explain gives an error its exit code, and says what to do where the hub, which
-// knows more, has not.
+// explain gives an error its exit code. It adds what to do, unless the hub says so itself.
 func (f *publishFlags) explain(err error) error {
 	var refused *publisher.RefusedError
 	if !errors.As(err, &refused) {
@@ -229,24 +228,24 @@ func (f *publishFlags) explain(err error) error {
 	}
 	switch code := refused.Status; {
 	case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented:
-		return advise(cli.ExitUnreachable, err, "Post the same again later")
+		return advise(cli.ExitUnreachable, err, "Post the same notification again later")
 	case code == http.StatusConflict && !refused.ExpectedFrom.IsZero():
-		return advise(cli.ExitRefused, err, "Give it --from "+resourcesync.FormatDatetime(refused.ExpectedFrom)+", and what changed since")
+		return advise(cli.ExitRefused, err, "Give it --from "+resourcesync.FormatDatetime(refused.ExpectedFrom)+", and add the changes since then")
 	case code == http.StatusUnauthorized:
-		return advise(cli.ExitRefused, err, "It is what --token-file or --secret-file holds")
+		return advise(cli.ExitRefused, err, "The credential is in --token-file or --secret-file")
 	case code == http.StatusForbidden && refused.Type == "no-credential":
-		return advise(cli.ExitRefused, err, "Give it with --token-file or --secret-file")
+		return advise(cli.ExitRefused, err, "Give the credential with --token-file or --secret-file")
 	case code == http.StatusForbidden && refused.Type == "content-mismatch":
-		return advise(cli.ExitRefused, err, "Have the topic serve these very bytes before they are posted, name a copy of them with --content-location, or give a token or secret that covers the topic")
+		return advise(cli.ExitRefused, err, "Let the topic serve exactly these bytes before you post them, or name a copy of them with --content-location, or give a token or secret that covers the topic")
 	case code == http.StatusForbidden && refused.Type == "":
-		return advise(cli.ExitRefused, err, "Give a token or secret that covers the topic with --token-file or --secret-file, or have the topic serve these bytes, with Link headers that name itself and this hub")
+		return advise(cli.ExitRefused, err, "Give a token or secret that covers the topic with --token-file or --secret-file, or let the topic serve these bytes, with Link headers that name itself and this hub")
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code == http.StatusNotImplemented, code/100 == 3:
 		return advise(cli.ExitRefused, err, "Is this the hub's own public URL?")
 	}
 	return cli.Fail(cli.ExitRefused, "%w", err)
 }
 
-// advise adds a sentence to an error, whose own may have a full stop or not.
+// advise adds a sentence to an error. The error may end with a full stop or not.
 func advise(code int, err error, what string) error {
 	if !strings.HasSuffix(err.Error(), ".") {
 		what = ". " + what
@@ -256,7 +255,7 @@ func advise(code int, err error, what string) error {
 	return cli.Fail(code, "%w%s", err, what)
 }
 
-// print tells what became of the notification at one hub. Errors for people come at the end.
+// print reports the result at one hub. Errors for people are printed at the end.
 func (f *publishFlags) print(out io.Writer, x publisher.Posted) error {
 	what := "accepted"
 	switch {

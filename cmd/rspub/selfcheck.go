@@ -18,29 +18,29 @@ import (
 // checkTimeout bounds each request of the checks at start.
 const checkTimeout = 10 * time.Second
 
-// checkSelf looks, as a hub would, whether the public URL leads to this Source and
-// whether the hubs can be reached, and warns with what to do. Nothing is stopped by
-// it: what is wrong may be mended while the Source runs.
+// checkSelf checks, as a hub would, whether the public URL leads to this Source and whether the
+// hubs can be reached. It logs warnings that say what to do. It does not fail, because the
+// problem can be fixed while the Source runs.
 func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.Logger) {
-	// This Source's own URL, so no guard stands before it.
+	// No guard is needed, because it is this Source's own URL.
 	own := &http.Client{Timeout: checkTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer own.CloseIdleConnections()
 	if why := leadsHere(ctx, own, s); why != "" && ctx.Err() == nil {
 		log.Warn("the public URL does not lead to this Source, so neither hubs nor subscribers will find it: "+why+
-			". Give the address that others use with --public-url, and have the proxy pass its whole path on to --listen", "event", "public_url_unreachable", "url", f.publicURL)
+			". Give the address that others use with --public-url, and let the proxy pass its whole path on to --listen", "event", "public_url_unreachable", "url", f.publicURL)
 	}
 	for _, topic := range s.Topics() {
 		if why := namesHubs(ctx, own, topic, f.hubs.hubs); why != "" && ctx.Err() == nil {
-			log.Warn("hubs are going to refuse what is published here: "+why, "event", "topic_check_failing", "topic", topic)
+			log.Warn("hubs will refuse these publishes: "+why, "event", "topic_check_failing", "topic", topic)
 		}
 	}
 	client, err := clientOf(&f.call)
 	if err != nil {
-		return // it was made before
+		return // it was tested before
 	}
 	for _, hub := range f.hubs.hubs {
 		if why := hubAnswers(ctx, client, hub); why != "" && ctx.Err() == nil {
-			log.Warn("the hub can't be reached: "+why+". Changes are kept and sent when it answers", "event", "hub_unreachable", "hub", hub)
+			log.Warn("the hub can't be reached: "+why+". Changes are stored, and sent when it answers", "event", "hub_unreachable", "hub", hub)
 		}
 	}
 }
@@ -58,22 +58,22 @@ func leadsHere(ctx context.Context, client *http.Client, s *source.Source) strin
 	case status != http.StatusOK:
 		return fmt.Sprintf("%s answers %d", s.DescriptionURL(), status)
 	case !bytes.Equal(body, want):
-		return fmt.Sprintf("%s is the Source Description of another", s.DescriptionURL())
+		return fmt.Sprintf("%s is the Source Description of another Source", s.DescriptionURL())
 	}
 	return ""
 }
 
-// namesHubs looks at a topic as a hub does before it takes a notification (HUB-53). It
-// returns what is wrong and what to do.
+// namesHubs checks a topic as a hub does before it accepts a notification (HUB-53). It returns
+// what is wrong and what to do.
 func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []string) string {
 	status, header, _, err := ask(ctx, client, http.MethodHead, topic)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the topic %s: %v. Its URL must lead to this Source, as all below --public-url", topic, err)
+		return fmt.Sprintf("the topic %s: %v. Its URL, like all URLs below --public-url, must lead to this Source", topic, err)
 	case status != http.StatusOK:
-		return fmt.Sprintf("the topic %s answers %d. Its URL must lead to this Source, as all below --public-url", topic, status)
+		return fmt.Sprintf("the topic %s answers %d. Its URL, like all URLs below --public-url, must lead to this Source", topic, status)
 	}
-	const mend = "A proxy in front must let the Link header of answers pass"
+	const mend = "A proxy in front of rspub must not remove the Link header of answers"
 	links := websub.ParseLinks(header.Values("Link"))
 	if self := websub.Targets(links, websub.RelSelf); !slices.Equal(self, []string{topic}) {
 		return fmt.Sprintf("the answer of the topic %s does not name it as self. %s", topic, mend)
@@ -86,8 +86,8 @@ func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []st
 	return ""
 }
 
-// hubAnswers asks a hub for its page. Any answer that is not the server's fault, nor
-// that of the address, is good.
+// hubAnswers requests the page of a hub. It accepts any answer except a server error and those
+// that show a wrong address.
 func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	status, _, _, err := ask(ctx, client, http.MethodGet, hub)
 	switch {

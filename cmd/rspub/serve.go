@@ -48,15 +48,15 @@ the baseline and publishes no change.
 
 Subscribers find it through the Source Description, at .well-known/resourcesync
 below --public-url. Each hub calls back there: it has to be reachable from the hub.
-What is known of the folder, and what has been published, is kept in --state-dir;
-with it a restart goes on where the last run stopped.
+--state-dir stores what is known of the folder and what was published, so that a
+restart continues where the last run stopped.
 
-Runs until SIGTERM or SIGINT; answers under way get up to --drain, and a second
-signal ends it at once. It logs to standard error; the line with
-"event":"listening" holds the address.
+It runs until SIGTERM or SIGINT. Answers that are being sent then have --drain to
+finish; a second signal ends it at once. It logs to standard error. The line with
+"event":"listening" has the address.
 
---admin-listen serves the health of the Source at /livez and /readyz, and figures
-for Prometheus at /metrics. A hub that is away does not make the Source unready.`,
+--admin-listen serves the health of the Source at /livez and /readyz, and metrics for
+Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 		Example: `  rspub serve --dir ./books --dev --hub http://localhost:8080/
   rspub serve --dir /srv/books --public-url https://books.example.org/ \
       --hub https://hub.example.org/ --token-file /etc/rspub/token \
@@ -65,20 +65,20 @@ for Prometheus at /metrics. A hub that is away does not make the Source unready.
 	}
 	flags := cmd.Flags()
 	f.sets.add(cmd)
-	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, for what watching it misses")
+	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, which find the changes that watching misses")
 	f.server.Add(flags, "8090", "to listen on")
 	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/, or https with --tls-cert)")
-	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` for what has to outlive a restart")
+	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` of the state that a restart needs")
 	f.hubs.add(flags)
-	flags.Var(cli.Positive(&f.every), "every", "`TIME` that a change waits for others at most before it is pushed")
+	flags.Var(cli.Positive(&f.every), "every", "longest `TIME` that a change waits for others before it is pushed")
 	f.schedule.add(flags)
 	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
-	flags.StringVar(&f.resume, "resume", "", "`HUB` that stopped, because it and this Source disagree about what it has, and is to go on")
-	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` to --resume (default the changes of the only set)")
-	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the hub begins (default where it stopped)")
-	flags.BoolVar(&f.accept, "accept-deletions", false, "publish as deleted what is gone, even if it is more than --max-deleted")
-	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
-	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document")
+	flags.StringVar(&f.resume, "resume", "", "publish again to this `HUB`, which is stopped because it and this Source disagree about what it has")
+	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` for which --resume applies (default: the changes of the only set)")
+	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the --resume hub begins (default: where it stopped)")
+	flags.BoolVar(&f.accept, "accept-deletions", false, "publish missing resources as deleted, even if they are more than --max-deleted")
+	flags.Var(&f.drain, "drain", "`TIME` that answers have to finish when rspub ends")
+	flags.BoolVar(&f.json, "json", false, "print each change, POST and document as a line of JSON")
 	f.log.Add(flags)
 	return cmd, f.check
 }
@@ -117,7 +117,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", f.resume)
 	}
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
-		return cli.Fail(cli.ExitUsage, "with several sets --resume-topic must say which topic is to go on")
+		return cli.Fail(cli.ExitUsage, "there are several sets, so --resume-topic must name the topic to resume")
 	}
 	o, err := f.options(cmd, log)
 	if err != nil {
@@ -155,10 +155,10 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return errors.Join(err, s.Close())
 }
 
-// errAtOnce is the end at a second signal, whatever is going on then.
-var errAtOnce = errors.New("ended at once by a second signal; what was under way is done again at the next start")
+// errAtOnce is the error after a second signal, which ends the command at once.
+var errAtOnce = errors.New("ended at once by a second signal; the next start repeats what was not finished")
 
-// options are those of the Source that the flags describe, but for its URL.
+// options returns the options of the Source that the flags describe, without its URL.
 func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Options, error) {
 	sets, err := f.sets.resolve()
 	if err != nil {
@@ -192,7 +192,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 func explain(err error) error {
 	switch {
 	case errors.Is(err, source.ErrLocked):
-		return cli.Fail(cli.ExitFailure, "%w; is another rspub running? Each needs a --state-dir of its own", err)
+		return cli.Fail(cli.ExitFailure, "%w; is another rspub running? Each one needs its own --state-dir", err)
 	case errors.Is(err, os.ErrNotExist):
 		return cli.Fail(cli.ExitNotFound, "%w", err)
 	case errors.Is(err, os.ErrPermission):
@@ -233,7 +233,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		// The hub may be fetching what it was just told of.
+		// The hub may still be fetching the topic of the last publish.
 		server.Stop(ctx, time.Duration(f.drain))
 		if running {
 			err = errors.Join(err, <-ran)

@@ -20,13 +20,14 @@ func auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE --dir DIR",
 		Short: "Compare a copy with its Source, byte by byte",
-		Long: `Reads every file of a copy and compares it with the lengths and hashes that the
-Source gives: what is missing, what differs, what is there and not listed, and what
-cannot be told since the Source gives no hash of it. The exit code is 6 if the copy
-is not in sync.
+		Long: `Reads every file of a copy and compares it with the lengths and hashes that the Source
+gives. It reports files that are missing, that differ, that no list names, and that
+cannot be checked because the Source gives no hash. The exit code is 6 if the copy is
+not in sync.
 
-It works beside rssub follow and sync, too, and reads only then: what it finds wrong it
-looks at again a few times, as it may be half done. End them for --repair.`,
+It can run while rssub follow or sync runs. Then it only reads, and checks a wrong file
+a few times more, because that file may be changing. Stop the other command before you
+use --repair.`,
 		Example: `  rssub audit https://source.example/ --dir ./copy
   rssub audit https://source.example/ --dir ./copy --repair`,
 		Args: cli.Exactly("Source"),
@@ -93,7 +94,7 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	row(out, destination.Extra, r.Extra)
 	row(out, destination.Unverifiable, r.Unverifiable)
 	if r.UnderWay > 0 {
-		row(out, "under way", fmt.Sprintf("%d, which the process that works on the copy is fetching", r.UnderWay))
+		row(out, "under way", fmt.Sprintf("%d, which the other process is fetching now", r.UnderWay))
 	}
 	if p := r.Repaired; p != nil {
 		row(out, "repaired", fmt.Sprintf("%d copied, %d deleted, %d failed, %d not deleted", p.Copied, p.Deleted, p.Failed, p.Held))
@@ -108,7 +109,7 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	return out.Flush()
 }
 
-// printAudited tells several sets apart.
+// printAudited prints a line for each of several sets.
 func printAudited(out io.Writer, sets []destination.SetAudit) {
 	for _, s := range sets {
 		row(out, "set", s.Set)

@@ -59,7 +59,8 @@ func rssub(ctx context.Context, args ...string) (code int, stdout, stderr string
 	return code, out.String(), errs.String()
 }
 
-// One 404 stops nothing; it is printed, and the exit code is 6 until it is there.
+// A 404 for one resource does not stop the others. It is printed, and the exit code is 6 until
+// the resource is there.
 func TestSyncAndAudit(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
 	args := []string{s.URL + "/list.xml", "--dir", dir, "--dev", "--map", s.URL + "/=."}
@@ -127,7 +128,7 @@ func TestCopyExitCodes(t *testing.T) {
 		{[]string{"sync", "--dir", "x"}, cli.ExitUsage, "which Source?"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--max-delete", "some"}, cli.ExitUsage, "write it like 100 or 25%"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--map", "nothing"}, cli.ExitUsage, "URL=FOLDER"},
-		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--baseline", "tape"}, cli.ExitUsage, "auto, list and dump"},
+		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--baseline", "tape"}, cli.ExitUsage, "auto, list or dump"},
 		{[]string{"sync", s.URL, "--dir", "DIR", "--dev", "--token-file", "h"}, cli.ExitUsage, "HOST=FILE"},
 		{[]string{"sync", s.URL + "/nothing", "--dir", "DIR", "--dev"}, cli.ExitNotFound, "404"},
 		{[]string{"sync", s.URL + "/list.xml", "--dir", "DIR"}, cli.ExitRefused, "--allow-cidr"},
@@ -146,7 +147,8 @@ func TestCopyExitCodes(t *testing.T) {
 	}
 }
 
-// What there is no room for is reported with the flag that limits it, and ends with 6.
+// Resources for which there is no room are reported with the flag that limits them, and the exit
+// code is 6.
 func TestCopyWithoutRoom(t *testing.T) {
 	s := newSitemap(t)
 	for _, limit := range []string{"--max-total=5", "--min-free-disk=1152921504606846976"} {
@@ -161,8 +163,8 @@ func TestCopyWithoutRoom(t *testing.T) {
 	}
 }
 
-// The status of a copy tells of deletions that are held back, of what could not be had,
-// and of sets that have no stream of changes; by the folder of the copy, too.
+// The status of a copy shows delayed deletions, resources that could not be fetched, and sets
+// without a stream of changes. It can be asked for by the folder of the copy, too.
 func TestStatusOfACopy(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
 	sync := []string{"sync", s.URL + "/list.xml", "--dir", dir, "--dev"}
@@ -185,8 +187,8 @@ func TestStatusOfACopy(t *testing.T) {
 	if code, out, errs := rssub(t.Context(), sync...); code != cli.ExitPartial || !strings.Contains(out, "not deleted") {
 		t.Fatalf("%d\n%s%s", code, out, errs)
 	}
-	status("not deleted     2, held back by --max-delete; run sync with a larger one if the Source is right\n", "  held          "+s.URL+"/a.txt\n")
-	// What could not be had and is listed no more is of no interest.
+	status("not deleted     2, delayed by --max-delete; if the Source is right, run sync with a larger --max-delete\n", "  held          "+s.URL+"/a.txt\n")
+	// A resource that could not be fetched is not shown once no list names it any more.
 	code, out, _ := rssub(t.Context(), "status", "--state-dir", filepath.Join(dir, ".rssub"), "--json")
 	if code != cli.ExitOK || !strings.Contains(out, `"deletions_held": 2`) || !strings.Contains(out, `"failed": 0`) {
 		t.Errorf("%d\n%s", code, out)
@@ -215,8 +217,8 @@ func TestFollowWithoutHub(t *testing.T) {
 	}
 }
 
-// With --poll a Destination asks a Source that has a hub, too, and listens nowhere. Changes
-// come with the next look.
+// With --poll a Destination polls a Source even if the Source has a hub, and does not listen. The
+// next poll finds the changes.
 func TestFollowPolls(t *testing.T) {
 	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -12,8 +12,8 @@ import (
 
 const listHead = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`
 
-// A list of more entries than the protocol allows is refused by a sentence that names
-// the flag, and is let in by that flag, with one warning (DOC-60).
+// A list with more entries than the protocol allows is refused, and the error names the flag.
+// With that flag the list is accepted, with one warning (DOC-60).
 func TestMaxEntries_DOC60(t *testing.T) {
 	var resources, changes strings.Builder
 	const n = 60_001

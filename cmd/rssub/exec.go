@@ -27,9 +27,8 @@ const exitNever = 65
 // termFor is how long a command may take to end when rssub does.
 const termFor = 10 * time.Second
 
-// longestVariable is how much of a value stands in the environment: a system refuses
-// to start a command with more, and the Source decides how long it is. Standard input
-// has all of it.
+// longestVariable is how much of a value is put in the environment. A system refuses to start a
+// command with more, and the Source decides how long a value is. Standard input has all of it.
 const longestVariable = 32 << 10
 
 // command is what --exec runs, and where its output goes.
@@ -50,8 +49,8 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 	cmd.Stdin = bytes.NewReader(append(input, '\n'))
 	cmd.Stdout, cmd.Stderr = x.out, x.errOut
 	cmd.Env = append(os.Environ(), environment(c)...)
-	// What the shell has started is told as well: the next start runs the command
-	// again, and not beside one that is left over.
+	// Signal the processes that the shell has started too, so that none of them is left over when
+	// the next start runs the command again.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = termFor
@@ -78,13 +77,13 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 		case err == nil && code == 0:
 			return true
 		case err == nil && code == exitNever:
-			log.Warn("the command gave a change up", "event", "exec_gave_up", "url", c.Loc)
+			log.Warn("the command gave up a change", "event", "exec_gave_up", "url", c.Loc)
 			return true
 		}
 		if err == nil {
 			err = fmt.Errorf("exit code %d", code)
 		}
-		log.Warn("the command failed for a change; it is run again, and nothing else before it is done",
+		log.Warn("the command failed for a change; it is repeated until it succeeds, and later changes wait",
 			"event", "exec_failed", "url", c.Loc, "wait", wait, "error", err)
 		if !clock.Sleep(ctx, wait) {
 			return false
@@ -92,8 +91,8 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 	}
 }
 
-// environment is what a command is told of a change. What a Source says stands in
-// variables only, and never in the command.
+// environment returns the variables that describe a change to a command. Text of the Source is
+// only in variables, never in the command itself.
 func environment(c *subscriber.Change) []string {
 	at := func(t time.Time) string {
 		if t.IsZero() {

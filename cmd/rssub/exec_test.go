@@ -58,7 +58,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// At the end of rssub all that the command has started ends, and not its shell alone.
+// When rssub ends, everything that the command has started ends, not only its shell.
 func TestNothingIsLeftOver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())

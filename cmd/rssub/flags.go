@@ -24,7 +24,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// copyFlags describe a copy.
+// copyFlags are the flags that describe a copy.
 type copyFlags struct {
 	dir, stateDir     string
 	roots, hosts      []string
@@ -51,57 +51,57 @@ type copyFlags struct {
 func (f *copyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` of the copy")
-	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of what is remembered about the copy (default: .rssub in the copy)")
-	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: resources below URL go to FOLDER of the copy, . being the copy itself; repeatable (default: a folder for each host)")
-	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that are written as they are although programs act upon them, such as .well-known or web.config; repeatable (default: all such names get a safe name)")
-	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`HOST` besides the Source's that resources, documents and redirects may be at; repeatable")
-	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE` with the bearer token for a host, read again when it changes; repeatable")
+	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of the state of the copy (default: .rssub in the copy)")
+	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: store resources below URL in FOLDER of the copy (. is the copy itself); repeatable (default: a folder for each host)")
+	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names to keep although programs react to them, such as .well-known or web.config; repeatable (default: all such names are changed to safe ones)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "another `HOST` from which resources and documents may be fetched, besides the Source's; repeatable")
+	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE`: FILE has the bearer token for HOST, and is read again when it changes; repeatable")
 	f.parallel, f.maxFile, f.maxTotal, f.minFree = 8, 16<<30, 1<<40, 256<<20
 	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
-	flags.StringVar(&f.maxDelete, "max-delete", "", "at most `N` files, or a share of the copy such as 10%, are deleted within an hour; more are held back and reported (default: a tenth of the copy, and ten at least)")
+	flags.StringVar(&f.maxDelete, "max-delete", "", "delete at most `N` files within an hour, or a fraction of the copy such as 10%; more deletions are delayed and reported (default: a tenth of the copy, but at least ten)")
 	flags.Var(cli.Size(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, as a `SIZE` such as 16GiB; a length that the Source gives does not raise it")
 	addMaxEntries(flags, &f.maxEntries)
-	flags.Var(cli.Size(&f.maxTotal, 0), "max-total", "largest copy, as a `SIZE`, parts on their way included: what does not fit is reported, and tried again by the next run; 0: no limit")
-	flags.Var(cli.Size(&f.minFree, 0), "min-free-disk", "free space, as a `SIZE`, that has to stay on the disk of the copy: with less of it nothing is fetched, and deletions go on; 0: no limit")
+	flags.Var(cli.Size(&f.maxTotal, 0), "max-total", "largest copy, as a `SIZE`, with unfinished downloads; resources that do not fit are reported and tried again by the next run; 0: no limit")
+	flags.Var(cli.Size(&f.minFree, 0), "min-free-disk", "free space, as a `SIZE`, that has to stay on the disk of the copy; with less, nothing is fetched, and deletions continue; 0: no limit")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
 	f.log.Add(flags)
 }
 
-// addBaseline adds those about how the copy begins.
+// addBaseline adds the flags about the first copy.
 func (f *copyFlags) addBaseline(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.baseline, "baseline", "auto", "`FROM` what the first copy is taken: list, dump or auto")
+	cmd.Flags().StringVar(&f.baseline, "baseline", "auto", "where the first copy comes `FROM`: list, dump or auto")
 }
 
-// addSubscription adds those about being told of changes.
+// addSubscription adds the flags about receiving changes.
 func (f *copyFlags) addSubscription(cmd *cobra.Command) {
 	f.lease, f.checkEvery = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags := cmd.Flags()
-	flags.Var(cli.Positive(&f.poll), "poll", "`TIME` after which the Source is asked for changes again, for a Destination that no hub can call: it subscribes at none, and listens nowhere (default: subscribe)")
+	flags.Var(cli.Positive(&f.poll), "poll", "ask the Source for changes every `TIME`, for a Destination that no hub can call; it then neither subscribes nor listens (default: subscribe)")
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	addMinSignature(flags, &f.minSignature)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
-	flags.Var(&f.checkEvery, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
+	flags.Var(&f.checkEvery, "check-every", "check the Change List for changes that were not pushed every `TIME`; off: never")
 	addHoldFor(flags, &f.hold)
 }
 
 // addHoldFor adds the flag about notifications that came early.
 func addHoldFor(flags *pflag.FlagSet, hold *cli.Span) {
 	*hold = cli.Span(10 * time.Second)
-	flags.Var(cli.Positive(hold), "hold-for", "`TIME` that a notification which came early waits for those before it, until these are taken from the Change List")
+	flags.Var(cli.Positive(hold), "hold-for", "how long an early notification waits for those before it, as a `TIME`; then these are read from the Change List")
 }
 
-// addMaxEntries adds the flag that lets in lists that are larger than the protocol allows.
+// addMaxEntries adds the flag that accepts lists that are larger than the protocol allows.
 func addMaxEntries(flags *pflag.FlagSet, n *int) {
 	*n = resourcesync.DefaultLimits.Entries
-	flags.Var(cli.AtLeast(n, 1), "max-entries", "`N` entries that a list of the Source may have. The protocol allows 50000; the log warns of each list with more")
+	flags.Var(cli.AtLeast(n, 1), "max-entries", "most entries that a list of the Source may have, as a number `N`. The protocol allows 50000; the log warns of each list with more")
 }
 
-// addMinSignature adds the flag that lets in the deliveries of old hubs.
+// addMinSignature adds the flag that accepts the deliveries of old hubs.
 func addMinSignature(flags *pflag.FlagSet, method *string) {
-	flags.StringVar(method, "min-signature", string(websub.SHA256), "weakest `METHOD` of signature that is accepted: sha1, sha256, sha384 or sha512. sha1 is for hubs that know no other")
+	flags.StringVar(method, "min-signature", string(websub.SHA256), "weakest signature `METHOD` to accept: sha1, sha256, sha384 or sha512. Use sha1 only for hubs that know no other")
 }
 
 // minSignature reads it.
@@ -147,7 +147,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 	case string(destination.BaselineList), string(destination.BaselineDump):
 		o.Baseline = destination.Baseline(f.baseline)
 	default:
-		return o, cli.Fail(cli.ExitUsage, "--baseline %q is none of auto, list and dump", f.baseline)
+		return o, cli.Fail(cli.ExitUsage, "--baseline %q must be auto, list or dump", f.baseline)
 	}
 	for _, m := range f.roots {
 		u, dir, ok := strings.Cut(m, "=")
@@ -200,8 +200,8 @@ func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 // named is a URL and the flag that it came with; empty: it did not.
 type named struct{ flag, url string }
 
-// checkURLs returns an error for ExitUsage where one of URLs is none, or the callback
-// is not fit to be one.
+// checkURLs returns an error for ExitUsage if one of the URLs is not valid, or if the callback's
+// URL cannot be used.
 func checkURLs(callback string, others ...named) error {
 	for _, u := range append(others, named{"--callback-url", callback}) {
 		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
@@ -209,7 +209,7 @@ func checkURLs(callback string, others ...named) error {
 		}
 	}
 	if strings.ContainsRune(callback, '?') {
-		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without, each subscription gets a path below it")
+		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without it. Each subscription uses a path below the URL")
 	}
 	return nil
 }

@@ -25,18 +25,18 @@ func followCommand() (*cobra.Command, func(*cobra.Command) error) {
 	var server cli.ServerFlags
 	cmd := &cobra.Command{
 		Use:   "follow [SOURCE] --dir DIR --callback-url URL",
-		Short: "Keep a copy in step with its Source, told of changes by the hub",
-		Long: `Takes a copy of a Source if there is none, subscribes at the Source's hub, and
-carries out every change as it comes. What was missed meanwhile is taken from the
-Source's Change Lists, or where there are none from its Change Dumps or a new copy.
-A Destination that no hub can call asks for changes instead, with --poll.
-It may be ended and started again at any time, and before the Source: it waits for
-one that is away or not ready.
+		Short: "Keep a copy in sync with its Source all the time",
+		Long: `Copies a Source if there is no copy yet, subscribes at the Source's hub, and carries out
+each change when the hub pushes it. Changes that were missed are read from the Source's
+Change Lists. If there are none, they come from its Change Dumps or from a new copy.
+A Destination that no hub can call uses --poll instead, and asks for changes.
+You can stop and start it at any time, also before the Source: it waits for a Source
+that is unavailable or not ready.
 
-A line on stdout tells of each file that was copied or deleted, or could not be.
+It prints a line for each file that it copied or deleted, or failed to.
 
---admin-listen serves the health of the copy at /livez and /readyz, and figures for
-Prometheus at /metrics. A hub that is away does not make the copy unready.`,
+--admin-listen serves the health of the copy at /livez and /readyz, and metrics for
+Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \
       --callback-url https://me.example:8095/
   rssub follow https://source.example/ --dir ./copy --poll 10m
@@ -104,7 +104,7 @@ func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 	if f.poll > 0 {
 		for _, name := range []string{"callback-url", "hub", "listen", "tls-cert"} {
 			if cmd.Flags().Changed(name) {
-				return cli.Fail(cli.ExitUsage, "--poll asks the Source, subscribes at no hub and listens nowhere: leave out --%s, or --poll", name)
+				return cli.Fail(cli.ExitUsage, "with --poll rssub does not subscribe or listen, so --%s has no effect: leave out one of them", name)
 			}
 		}
 		return nil
@@ -158,7 +158,7 @@ func (l *lines) update(e destination.Event) {
 		if e.Err != nil {
 			out.Error = e.Err.Error()
 		}
-		_ = cli.WriteJSON(l.w, out) // there is nobody to tell
+		_ = cli.WriteJSON(l.w, out) // nobody can be informed
 		return
 	}
 	s := fmt.Sprintf("%s %s %s", now.Format(time.TimeOnly), e.What, first(e.Path, e.URL))

@@ -32,28 +32,31 @@ type listenFlags struct {
 }
 
 // takes says what --listen is for.
-const takes = "at which the hub's notifications are taken"
+const takes = "at which the hub delivers notifications"
 
 func listenCommand() *cobra.Command {
 	var f listenFlags
 	cmd := &cobra.Command{
 		Use:   "listen --topic URL --callback-url URL",
-		Short: "Hand on the notifications of a topic, and miss none",
-		Long: `Subscribes to a WebSub topic and prints each notification as a line of JSON once it
-is safe on disk, in order. What the hub did not deliver is taken from the Source's
-Change Lists and printed likewise, with "repaired": true; where that cannot be had a
-line with "needs_baseline": true says so. Content that is no change notification
-stands in "content", or in "content_base64" where it is no text.
+		Short: "Print all notifications of a topic, or run a command for each change",
+		Long: `Subscribes to a WebSub topic. It prints the notifications in order, each as a line of
+JSON, after it has stored them on disk. Changes that the hub did not deliver are read
+from the Source's Change Lists and printed in the same way, with "repaired": true. If
+they cannot be read there, a line with "needs_baseline": true says that they are lost.
+Content that is not a change notification is in "content", or in "content_base64" if
+it is not text.
 
-With --exec a command is run for each change instead. It gets the change on its
-standard input, as a line of JSON, and in RSSUB_CHANGE, RSSUB_URL, RSSUB_DATETIME,
-RSSUB_LENGTH, RSSUB_HASH, RSSUB_TYPE, RSSUB_NOTIFICATION_ID, RSSUB_FROM, RSSUB_UNTIL and
-RSSUB_REPAIRED. It has to exit with 0 when the change is done with, or with 65 when it
-never will be; after anything else it is run again, at first after a second and then
-after ever longer, and nothing goes on before. What was printed or done is not
-repeated by the next start, but for what a crash cut off.
+With --exec it runs a command for each change instead. The command gets the change on
+its standard input, as a line of JSON, and in the variables RSSUB_CHANGE, RSSUB_URL,
+RSSUB_DATETIME, RSSUB_LENGTH, RSSUB_HASH, RSSUB_TYPE, RSSUB_NOTIFICATION_ID, RSSUB_FROM,
+RSSUB_UNTIL and RSSUB_REPAIRED. It must exit with 0 when it has processed the change,
+or with 65 if it never will. After any other exit code the command runs again, first
+after a second and then at longer and longer intervals. Later changes wait until then.
 
---admin-listen serves health at /livez and /readyz, and figures for Prometheus at
+The next start does not repeat what was printed or done. Only after a crash can the
+last change come again.
+
+--admin-listen serves health at /livez and /readyz, and metrics for Prometheus at
 /metrics.`,
 		Example: `  rssub listen --topic https://source.example/changes/ \
       --callback-url https://me.example:8095/
@@ -66,14 +69,14 @@ repeated by the next start, but for what a crash cut off.
 	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
 	f.server.Add(flags, "8095", takes)
 	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
-	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of what was received and not handed on yet")
-	flags.StringVar(&f.command, "exec", "", "run `CMD` by the shell for each change, instead of printing notifications")
-	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List that gaps are repaired from (default: as the Source says)")
+	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
+	flags.StringVar(&f.command, "exec", "", "run `CMD` in a shell for each change, instead of printing notifications")
+	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List from which gaps are repaired (default: the one that the Source names)")
 	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	addMinSignature(flags, &f.minimum)
 	f.lease, f.check = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
-	flags.Var(&f.check, "check-every", "`TIME` after which the Change List is asked whether anything was not pushed; off: never")
+	flags.Var(&f.check, "check-every", "check the Change List for changes that were not pushed every `TIME`; off: never")
 	addMaxEntries(flags, &f.o.MaxEntries)
 	addHoldFor(flags, &f.hold)
 	flags.BoolVar(&f.leave, "unsubscribe", false, "unsubscribe at the end, instead of leaving the subscription for the next start")
@@ -84,7 +87,7 @@ repeated by the next start, but for what a crash cut off.
 
 func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Topic == "" {
-		return cli.Fail(cli.ExitUsage, "--topic is missing: the URL of what to listen to")
+		return cli.Fail(cli.ExitUsage, "--topic is missing: the URL of the topic to subscribe to")
 	}
 	err := checkURLs(f.o.Callback, named{"--topic", f.o.Topic}, named{"--hub", f.o.Hub}, named{"--change-list", f.o.ChangeList})
 	if err != nil {
@@ -101,7 +104,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	}
 	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), f.check.OrNever(), span(f.hold)
 	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
-		return cli.Fail(cli.ExitUsage, "--state-dir %s is of the topic %q; name another folder, or delete it to begin anew", f.o.Dir, st.Topic)
+		return cli.Fail(cli.ExitUsage, "--state-dir %s belongs to the topic %q; name another folder, or delete this one to begin anew", f.o.Dir, st.Topic)
 	}
 	ctx, cancel := untilSignal(cmd)
 	defer cancel()

@@ -61,8 +61,8 @@ func oldHub(t *testing.T) *httptest.Server {
 	return s
 }
 
-// What a hub signs with SHA-1 gets through with --min-signature sha1. Without it the log
-// and the status say which flag lets it in.
+// Deliveries signed with SHA-1 are accepted with --min-signature sha1. Without it the log and the
+// status say which flag accepts them.
 func TestMinSignature(t *testing.T) {
 	const reason = "weak signature: the hub signs with sha1, and --min-signature is sha256"
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 var version string
 
 func main() {
-	log.SetOutput(cli.Screen(os.Stderr)) // net/http tells it of odd answers
+	log.SetOutput(cli.Screen(os.Stderr)) // net/http reports unusual answers there
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -30,9 +30,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := cli.Root("rssub", "A ResourceSync Destination: copies that can prove they are in sync", cli.BuildVersion(version),
 		syncCommand(), follow, auditCommand(), listen, statusCommand(), //nolint:contextcheck // cobra gives them ctx
 	)
-	root.Long = `rssub keeps a copy of a ResourceSync Source: once (sync), or all the time, told by
-the Source's hub (follow). It can prove that the copy is in sync (audit), and hand
-on the notifications of any WebSub topic without missing one (listen).
+	root.Long = `rssub copies a ResourceSync Source once (sync), or keeps a copy in sync all the time
+with the help of the Source's hub (follow). It can prove that the copy is in sync
+(audit), and print the notifications of any WebSub topic without missing one (listen).
 
 Flags can also be set in the environment and in a file: rssub config show --help.
 

@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rssub": main})
 }
 
-// The scripts run the real command, each in a folder of its own. CLOSED is an address
-// at which nobody listens, and TAKEN one at which somebody does.
+// The scripts run the real command, each in its own folder. Nobody listens at the address CLOSED,
+// and somebody does at TAKEN.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true,
@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits runs a command and wants an exit code.
+// exits runs a command and expects an exit code.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")

@@ -108,7 +108,7 @@ func newMetrics(server *cli.Server, minFree int64) *metrics {
 	return m
 }
 
-// event counts what became of a resource.
+// event counts the outcome for a resource.
 func (m *metrics) event(e destination.Event) {
 	m.resources.One(e.What)
 	if e.What == destination.Copied {
@@ -117,7 +117,7 @@ func (m *metrics) event(e destination.Event) {
 	}
 }
 
-// look asks the Destination how it is.
+// look reads the state of the Destination.
 func (m *metrics) look() {
 	n := &m.now
 	*n = state{}
@@ -142,7 +142,7 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 	n.failed += s.Failed
 	n.deletionsHeld += s.DeletionsHeld
 	if s.AsOf.IsZero() {
-		return // nobody pushes to it
+		return // it has no topic
 	}
 	if n.until.IsZero() || s.Until.Before(n.until) {
 		n.until = s.Until

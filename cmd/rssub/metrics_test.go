@@ -14,7 +14,7 @@ import (
 	"github.com/rshub/rshub/test/ports"
 )
 
-// The gauges show the sum over all sets, and of times that of the set that is the furthest
+// The gauges show the sum over all sets, and for times that of the set that is the furthest
 // behind. Each state and each reason that a Destination reports has its label.
 func TestStateOfSeveralSets(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }

@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
-// Several sets are told apart, and one is told as the whole.
+// A report has a column for each of several sets, and none for a single one.
 func TestReportsOfSets(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	synced := []destination.SetReport{{Set: "https://s.example/a", Baseline: "https://s.example/a/list", Until: at}, {Set: "https://s.example/b", Error: "it answered 404"}}

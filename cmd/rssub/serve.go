@@ -6,10 +6,10 @@ import (
 	"github.com/rshub/rshub/internal/program/cli"
 )
 
-// drain is how long deliveries that are being taken get at the end.
+// drain is how long deliveries that are being received have to finish at the end.
 const drain = 10 * time.Second
 
-// callbackURL is what the hub is told: as given, or with --dev the address itself.
+// callbackURL is the URL for the hub: as given, or with --dev the address itself.
 func callbackURL(s *cli.Server, given string, dev bool) (string, error) {
 	switch {
 	case given != "":

@@ -25,11 +25,11 @@ func statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status --dir DIR",
-		Short: "Show leases, how far everything was received, and gaps",
-		Long: `Shows the state that rssub follow, sync or listen left in its folder, also while they
-run: the leases, until when everything was received, what was missed and how it was
-repaired, and what was counted; of a copy also what could not be had, and deletions
-that --max-delete holds back.`,
+		Short: "Show leases, how much was received, and gaps",
+		Long: `Shows the state that rssub follow, sync or listen stored in its folder. These commands
+may be running. It shows the leases, until when everything was received, what was
+missed and how it was repaired, and counts. For a copy it also shows resources that
+could not be fetched, and deletions that --max-delete delays.`,
 		Example: `  rssub status --dir ./copy
   rssub status --state-dir /var/lib/rssub`,
 		Args: cobra.NoArgs,
@@ -46,7 +46,7 @@ that --max-delete holds back.`,
 			}
 			for i := range all {
 				if i > 0 {
-					_, _ = fmt.Fprintln(cmd.OutOrStdout()) // the next line tells what goes wrong
+					_, _ = fmt.Fprintln(cmd.OutOrStdout()) // the next write reports errors
 				}
 				if err := printStatus(cmd.OutOrStdout(), &all[i]); err != nil {
 					return err
@@ -56,15 +56,15 @@ that --max-delete holds back.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "the `FOLDER` of the copy")
-	cmd.Flags().StringVar(&stateDir, "state-dir", "", "the `FOLDER` of the state (default: .rssub in that of --dir)")
+	cmd.Flags().StringVar(&stateDir, "state-dir", "", "the `FOLDER` of the state (default: .rssub in --dir)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// statuses reads that of the folder, and those of the sets of a copy.
+// statuses reads the status of the folder, and of the sets of a copy.
 func statuses(dir string) ([]destination.SetStatus, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of a copy with --dir, or that of the state with --state-dir", err)
+		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of a copy with --dir, or the folder of the state with --state-dir", err)
 	}
 	all, err := destination.ReadStatus(dir)
 	st, missing := subscriber.ReadStatus(dir)
@@ -86,7 +86,7 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 		row(out, "baseline as of", stamp(st.BaselineAt))
 	}
 	if st.DeletionsHeld > 0 {
-		row(out, "not deleted", fmt.Sprintf("%d, held back by --max-delete; run sync with a larger one if the Source is right", st.DeletionsHeld))
+		row(out, "not deleted", fmt.Sprintf("%d, delayed by --max-delete; if the Source is right, run sync with a larger --max-delete", st.DeletionsHeld))
 		for _, url := range st.Held {
 			row(out, "  held", url)
 		}
@@ -100,7 +100,7 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 	return out.Flush()
 }
 
-// printStream tells how far a stream of changes is.
+// printStream prints how far a stream of changes is.
 func printStream(out io.Writer, st *subscriber.Status) {
 	if st.Topic != "" {
 		row(out, "topic", st.Topic)
@@ -137,7 +137,7 @@ func unproven(g subscriber.Gap) string {
 	return ""
 }
 
-// describe says how a subscription is.
+// describe returns the state of a subscription as a person reads it.
 func describe(s *subscriber.SubscriptionStatus) string {
 	parts := []string{s.State, "at " + s.Hub}
 	if s.State == "active" {

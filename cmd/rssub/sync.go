@@ -18,12 +18,13 @@ func syncCommand() *cobra.Command {
 	var f copyFlags
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE --dir DIR",
-		Short: "Bring a copy in step with its Source, once",
-		Long: `Takes a copy of a Source the first time, and what changed since then after that.
-SOURCE is any address of it: its host, its Source Description, one of its lists.
+		Short: "Copy a Source, or bring its copy up to date, once",
+		Long: `The first run copies the whole Source, and later runs what has changed since then.
+SOURCE is any address of it: its host, its Source Description, or one of its lists.
 
-What cannot be had is reported, tried again by the next run, and holds up nothing
-else; the exit code is 6 then. A run that was interrupted goes on where it was.`,
+If some resources cannot be fetched, the others are copied all the same. The command
+reports them and exits with 6, and the next run tries them again. A run after an
+interruption continues where the last one stopped.`,
 		Example: `  rssub sync https://source.example/ --dir ./copy
   rssub sync https://source.example/ --dir ./copy --dry-run`,
 		Args: cli.Exactly("Source"),
@@ -59,7 +60,7 @@ else; the exit code is 6 then. A run that was interrupted goes on where it was.`
 	}
 	f.add(cmd)
 	f.addBaseline(cmd)
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	return cmd
 }
 
@@ -86,7 +87,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	row(out, "unchanged", r.Unchanged)
 	row(out, "failed", r.Failed)
 	if r.Held > 0 {
-		row(out, "not deleted", fmt.Sprintf("%d; run again with a larger --max-delete if that is right", r.Held))
+		row(out, "not deleted", fmt.Sprintf("%d; if that is right, run again with a larger --max-delete", r.Held))
 	}
 	if !r.Until.IsZero() {
 		row(out, "in step as of", r.Until.UTC().Format(time.RFC3339Nano))
@@ -98,7 +99,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	return printProblems(w, r.Problems, r.Failed+r.Held)
 }
 
-// printSets tells several sets apart.
+// printSets prints a column for each of several sets.
 func printSets(out io.Writer, sets []destination.SetReport) {
 	for _, s := range sets {
 		row(out, "set", s.Set)
@@ -133,7 +134,7 @@ func row(w io.Writer, name string, values ...any) {
 	for _, v := range values {
 		line += "\t" + cli.Line(fmt.Sprint(v))
 	}
-	_, _ = fmt.Fprintln(w, line) // Flush tells what goes wrong
+	_, _ = fmt.Fprintln(w, line) // Flush reports errors
 }
 
 func printJSON(w io.Writer, v any) error {
