@@ -146,6 +146,9 @@ func checkGaps(gaps []gapLine) error {
 		if g.Reason == "" {
 			return errors.New("a gap has no reason")
 		}
+		if err := g.After.check(); err != nil {
+			return fmt.Errorf("the end of a gap: %w", err)
+		}
 	}
 	return nil
 }

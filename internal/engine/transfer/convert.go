@@ -43,7 +43,7 @@ func utc(t time.Time) time.Time {
 func ofGaps(gaps []journal.Gap) []gapLine {
 	out := make([]gapLine, 0, len(gaps))
 	for _, g := range gaps {
-		out = append(out, gapLine{utc(g.From), utc(g.Until), g.Count, g.Reason, utc(g.At), uint64(g.Position), g.Seq})
+		out = append(out, gapLine{utc(g.From), utc(g.Until), g.Count, g.Reason, utc(g.At), uint64(g.Position), g.Seq, ofAnchor(g.After)})
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func gapsOf(lines []gapLine) []journal.Gap {
 	for _, l := range lines {
 		out = append(out, journal.Gap{
 			From: utc(l.From), Until: utc(l.Until), Count: l.Count, Reason: l.Reason, At: utc(l.At),
-			Position: journal.Position(l.Position), Seq: l.Seq,
+			Position: journal.Position(l.Position), Seq: l.Seq, After: l.After.anchor(),
 		})
 	}
 	return out

@@ -52,13 +52,14 @@ type anchorLine struct {
 }
 
 type gapLine struct {
-	From     time.Time `json:"from,omitzero"`
-	Until    time.Time `json:"until,omitzero"`
-	Count    uint64    `json:"count"`
-	Reason   string    `json:"reason"`
-	At       time.Time `json:"at,omitzero"`
-	Position uint64    `json:"position,string,omitempty"`
-	Seq      uint64    `json:"seq,omitempty"`
+	From     time.Time  `json:"from,omitzero"`
+	Until    time.Time  `json:"until,omitzero"`
+	Count    uint64     `json:"count"`
+	Reason   string     `json:"reason"`
+	At       time.Time  `json:"at,omitzero"`
+	Position uint64     `json:"position,string,omitempty"`
+	Seq      uint64     `json:"seq,omitempty"`
+	After    anchorLine `json:"after,omitzero"`
 }
 
 type intervalLine struct {

@@ -293,6 +293,14 @@ func TestBackupRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ = from.Head(t.Context(), large)
+	// A topic that lost its tail says where readers of what was lost read on.
+	lost := journal.Head{
+		Topic: topicName(8), Kind: journal.KindChange, From: at(8), Until: at(9), ID: uuid.New(), ReceivedAt: at(9), Last: journal.Anchor{Position: 9, Nonce: 1, Seq: 9, Until: at(9)},
+		Gaps: []journal.Gap{{From: at(5), Until: at(8), Count: 3, Reason: journal.GapRolledBack, At: at(8), Position: 8, Seq: 8, After: journal.Anchor{Position: 5, Nonce: 2, Seq: 5, Until: at(5)}}},
+	}
+	if err := from.Restore(t.Context(), lost, nil); err != nil {
+		t.Fatal(err)
+	}
 	o := transfer.ExportOptions{Keys: keysOf(t, 1), Notifications: true}
 	file, told := export(t, from, o)
 	if told.Notifications != 325+int(h.Entries) || h.Entries < 600 || h.Entries > 699 {
