@@ -57,28 +57,36 @@ func render(t *testing.T, values string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
-	if _, has := given["publicUrl"]; !has {
-		given["publicUrl"] = "https://hub.example.org/"
-	}
-	all, err := util.ToRenderValues(c, given, common.ReleaseOptions{Name: "test", Namespace: "hubs", Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(c, given(t, values), common.ReleaseOptions{Name: "test", Namespace: "hubs", Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return "", err
 	}
 	files, err := engine.Render(c, all)
-	if err != nil {
-		return "", err
+	return joined(files), err
+}
+
+// given are values in YAML, with a public URL if they have none.
+func given(t *testing.T, values string) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &all); err != nil {
+		t.Fatal(err)
 	}
+	if _, has := all["publicUrl"]; !has {
+		all["publicUrl"] = "https://hub.example.org/"
+	}
+	return all
+}
+
+// joined are the objects of rendered templates in one text.
+func joined(files map[string]string) string {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if text := strings.TrimSpace(files[name]); text != "" && !strings.HasSuffix(name, ".tpl") {
 			fmt.Fprintf(&out, "---\n# %s\n%s\n", name, text)
 		}
 	}
-	return out.String(), nil
+	return out.String()
 }
 
 // What each set of values renders is known, and the same each time.
@@ -171,13 +179,10 @@ var kinds = map[string]func() any{
 	"networking.k8s.io/v1 Ingress": func() any { return &networkingv1.Ingress{} }, "networking.k8s.io/v1 NetworkPolicy": func() any { return &networkingv1.NetworkPolicy{} },
 	"policy/v1 PodDisruptionBudget":          func() any { return &policyv1.PodDisruptionBudget{} },
 	"autoscaling/v2 HorizontalPodAutoscaler": func() any { return &autoscalingv2.HorizontalPodAutoscaler{} },
-	// Of others only the shape is looked at.
-	"gateway.networking.k8s.io/v1 HTTPRoute": nil, "keda.sh/v1alpha1 ScaledObject": nil,
-	"monitoring.coreos.com/v1 ServiceMonitor": nil, "monitoring.coreos.com/v1 PrometheusRule": nil,
 }
 
-// decode decodes an object strictly into the type of Kubernetes, and checks what all have in
-// common.
+// decode decodes an object strictly into the type of Kubernetes, or checks it against the
+// definition of its kind, and then checks what all have in common.
 func decode(t *testing.T, text string) {
 	t.Helper()
 	var head struct {
@@ -186,23 +191,22 @@ func decode(t *testing.T, text string) {
 			Name   string
 			Labels map[string]string
 		}
-		Spec map[string]any
 	}
 	if err := yaml.Unmarshal([]byte(text), &head); err != nil {
 		t.Errorf("%v in\n%s", err, text)
 		return
 	}
 	of := head.APIVersion + " " + head.Kind
-	empty, known := kinds[of]
-	switch {
-	case !known:
-		t.Errorf("%q is no kind that the test knows", of)
+	empty := kinds[of]
+	switch _, other := defined[of]; {
 	case empty != nil:
 		if err := yaml.UnmarshalStrict([]byte(text), empty()); err != nil {
 			t.Errorf("%s %s: %v", of, head.Metadata.Name, err)
 		}
-	case head.Spec == nil:
-		t.Errorf("%s has no spec", of)
+	case other:
+		conforms(t, of, text)
+	default:
+		t.Errorf("%q is no kind that the test knows", of)
 	}
 	if !strings.HasPrefix(head.Metadata.Name, "test-") || len(head.Metadata.Name) > 63 {
 		t.Errorf("%s is called %q", of, head.Metadata.Name)
@@ -279,32 +283,37 @@ func restricted(t *testing.T, name string, pod *corev1.PodSpec) {
 	}
 }
 
+// refusals are values that can't work, and what the sentence about each says.
+var refusals = map[string]string{
+	`publicUrl: ""`:                                      "publicUrl is missing",
+	`publicUrl: hub.example.org`:                         "is not an absolute http or https URL",
+	`replicaCount: 2`:                                    "the embedded store is for one hub",
+	`replicaCount: 0`:                                    "replicaCount",
+	`autoscaling: {enabled: true}`:                       "need several hubs",
+	`redis: {url: "redis://u:p@redis"}`:                  "put the URL into a Secret",
+	`redis: {url: "redis://a", existingSecret: b}`:       "choose one",
+	`{redis: {url: "redis://a"}, keda: {enabled: true}}`: "keda.serverAddress is missing",
+	`{redis: {url: "redis://a"}, keda: {enabled: true}, autoscaling: {enabled: true}}`: "choose one",
+	`gateway: {enabled: true}`:             "gateway.parentRefs is empty",
+	`settings: {public-url: "https://x/"}`: "the chart sets it by itself",
+	`settings: {Topic_Check: warn}`:        "Topic_Check",
+	`rspub: {enabled: true}`:               "rspub needs",
+	`rssub: {enabled: true}`:               "rssub needs",
+	`replicas: 2`:                          "replicas",
+	`image: {name: x}`:                     "name",
+	`service: {type: Tunnel}`:              "type",
+	`tests: {allowCidr: 10.0.0.1}`:         "allowCidr",
+	`replicaCount: two`:                    "replicaCount",
+}
+
 // Values that can't work are refused with a sentence that says what to do.
 func TestRefused(t *testing.T) {
-	for values, says := range map[string]string{
-		`publicUrl: ""`:                                      "publicUrl is missing",
-		`publicUrl: hub.example.org`:                         "is not an absolute http or https URL",
-		`replicaCount: 2`:                                    "the embedded store is for one hub",
-		`replicaCount: 0`:                                    "replicaCount",
-		`autoscaling: {enabled: true}`:                       "need several hubs",
-		`redis: {url: "redis://u:p@redis"}`:                  "put the URL into a Secret",
-		`redis: {url: "redis://a", existingSecret: b}`:       "choose one",
-		`{redis: {url: "redis://a"}, keda: {enabled: true}}`: "keda.serverAddress is missing",
-		`{redis: {url: "redis://a"}, keda: {enabled: true}, autoscaling: {enabled: true}}`: "choose one",
-		`gateway: {enabled: true}`:             "gateway.parentRefs is empty",
-		`settings: {public-url: "https://x/"}`: "the chart sets it by itself",
-		`settings: {Topic_Check: warn}`:        "Topic_Check",
-		`rspub: {enabled: true}`:               "rspub needs",
-		`rssub: {enabled: true}`:               "rssub needs",
-		`replicas: 2`:                          "replicas",
-		`image: {name: x}`:                     "name",
-		`service: {type: Tunnel}`:              "type",
-		`tests: {allowCidr: 10.0.0.1}`:         "allowCidr",
-		`replicaCount: two`:                    "replicaCount",
-	} {
-		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), says) {
+	for values, says := range refusals {
+		_, err := render(t, values)
+		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", values, err, says)
 		}
+		t.Logf("%s\n%v", values, err)
 	}
 }
 
