@@ -296,13 +296,13 @@ var refusals = map[string]string{
 	`{redis: {url: "redis://a"}, keda: {enabled: true}, autoscaling: {enabled: true}}`: "choose one",
 	`gateway: {enabled: true}`:             "gateway.parentRefs is empty",
 	`settings: {public-url: "https://x/"}`: "the chart sets it by itself",
-	`settings: {Topic_Check: warn}`:        "Topic_Check",
-	`rspub: {enabled: true}`:               "rspub needs",
-	`rssub: {enabled: true}`:               "rssub needs",
+	`settings: {topic-chek: warn}`:         "additional properties 'topic-chek' not allowed",
+	`rspub: {enabled: true}`:               "rspub.enabled needs two more values",
+	`rssub: {enabled: true}`:               "rssub.enabled needs two more values",
 	`replicas: 2`:                          "replicas",
 	`image: {name: x}`:                     "name",
 	`service: {type: Tunnel}`:              "type",
-	`tests: {allowCidr: 10.0.0.1}`:         "allowCidr",
+	`tests: {allowCidr: 10.0.0.1}`:         "is no range of addresses: write it as",
 	`replicaCount: two`:                    "replicaCount",
 }
 
@@ -345,6 +345,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	compare(t, "", values, schema)
+	settings(t, schema)
 	readme, rows := filepath.Join(folder, "README.md"), table(string(text))
 	have, err := os.ReadFile(readme)
 	if err != nil {
@@ -362,11 +363,31 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// settings sees that the schema has each setting of rshub serve, and no other.
+func settings(t *testing.T, schema map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `RSHUB_").FindAllStringSubmatch(string(text), -1) {
+		want = append(want, m[1])
+	}
+	of, _ := schema["properties"].(map[string]any)["settings"].(map[string]any)
+	properties, _ := of["properties"].(map[string]any)
+	got := slices.Sorted(maps.Keys(properties))
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); len(want) < 50 || of["additionalProperties"] != false || d != "" {
+		t.Errorf("the settings of the schema are not those of docs/operations.md:\n%s", d)
+	}
+}
+
 func compare(t *testing.T, at string, values, schema map[string]any) {
 	t.Helper()
 	properties, _ := schema["properties"].(map[string]any)
-	if properties == nil {
-		return // any keys
+	if properties == nil || at == "settings." {
+		return // any keys, or those that settings compares
 	}
 	if schema["additionalProperties"] != false {
 		t.Errorf("the schema takes unknown values below %q", at)

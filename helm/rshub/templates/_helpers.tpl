@@ -99,6 +99,60 @@ securityContext:
   {{- include "rshub.podSecurity" . | nindent 2 }}
 {{- end }}
 
+{{/* A volume with the operator's token alone, for parts that need no key. */}}
+{{- define "rshub.token" -}}
+- name: token
+  secret:
+    secretName: {{ include "rshub.secret" . }}
+    defaultMode: 0440
+    items:
+      - key: {{ .Values.secrets.adminTokenKey }}
+        path: admin-token
+{{- end }}
+
+{{/* Probes of a Source or a Destination. */}}
+{{- define "rshub.endProbes" -}}
+startupProbe:
+  httpGet:
+    path: /livez
+    port: admin
+  periodSeconds: 2
+  failureThreshold: 150
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: admin
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: admin
+  periodSeconds: 5
+  timeoutSeconds: 6
+{{- end }}
+
+{{/* The Service of the operator's listener of a Source or a Destination: name, component and root in a dict. */}}
+{{- define "rshub.endAdmin" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .name }}-admin
+  labels:
+    {{- include "rshub.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}-admin
+spec:
+  publishNotReadyAddresses: true
+  ports:
+    - name: admin
+      port: 9090
+      targetPort: admin
+  selector:
+    {{- include "rshub.selector" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
 {{/* Combinations that can't work, each with a sentence. */}}
 {{- define "rshub.check" -}}
 {{- if not .Values.publicUrl }}{{ fail "publicUrl is missing: it is the hub URI exactly as Sources name it, such as https://hub.example.org/" }}{{ end }}
@@ -114,13 +168,14 @@ securityContext:
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) }}{{ fail "gateway.parentRefs is empty: name the Gateway that the route belongs to" }}{{ end }}
 {{- range $name, $_ := .Values.settings }}
 {{- if has $name (list "public-url" "listen" "admin-listen" "admin-token-file" "data-dir" "redis-url" "redis-url-file" "redis-prefix" "node-id" "seal-key-file" "publishers-file" "drain" "owner-lease" "config") }}
-{{- fail (printf "settings.%s: the chart sets it by itself; see its values" $name) }}
+{{- fail (printf "settings.%s: the chart sets it by itself, from other values; the chart's README lists them" $name) }}
 {{- end }}
 {{- end }}
+{{- if not (regexMatch "^([0-9a-fA-F:.]+/[0-9]+)?$" .Values.tests.allowCidr) }}{{ fail (printf "tests.allowCidr: %q is no range of addresses: write it as 10.244.0.0/16" .Values.tests.allowCidr) }}{{ end }}
 {{- if .Values.rspub.enabled }}
-{{- if not (and .Values.rspub.publicUrl .Values.rspub.resourcesClaim) }}{{ fail "rspub needs rspub.publicUrl and rspub.resourcesClaim" }}{{ end }}
+{{- if not (and .Values.rspub.publicUrl .Values.rspub.resourcesClaim) }}{{ fail "rspub.enabled needs two more values: rspub.publicUrl, the public URL of the Source, and rspub.resourcesClaim, the claim with its resources" }}{{ end }}
 {{- end }}
 {{- if .Values.rssub.enabled }}
-{{- if not (and .Values.rssub.sourceUrl .Values.rssub.callbackUrl) }}{{ fail "rssub needs rssub.sourceUrl and rssub.callbackUrl" }}{{ end }}
+{{- if not (and .Values.rssub.sourceUrl .Values.rssub.callbackUrl) }}{{ fail "rssub.enabled needs two more values: rssub.sourceUrl, the URL of the Source, and rssub.callbackUrl, the URL at which the hub reaches its Service" }}{{ end }}
 {{- end }}
 {{- end }}
