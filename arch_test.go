@@ -99,8 +99,8 @@ var table = map[string]room{
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
-	// uuid to tell the ids of notifications from others.
-	"admin/ui": {layer: "2b", may: "admin journal internal/base/quantity", third: "uuid"},
+	// uuid to tell the ids of notifications from others; resourcesync for the words of changes.
+	"admin/ui": {layer: "2b", may: "admin journal resourcesync internal/base/quantity", third: "uuid"},
 	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
 	// Metrics of any program.

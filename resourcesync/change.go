@@ -12,8 +12,8 @@ type ChangeType string
 
 // The types of change (DOC-17). Each has its row in changeTypes, and all other code calls
 // the methods of ChangeType. A new one needs a constant, a row and a count here, a count
-// in journal.Counts, and its packing in journal/codec_values.go; the compiler leads from
-// one to the next.
+// in journal.Counts, and its packing in journal/codec_values.go. The compiler leads to
+// journal.Counts. If the type can happen to documents too, add it to anyChange.
 const (
 	Created ChangeType = "created"
 	Updated ChangeType = "updated"
@@ -123,7 +123,8 @@ func ChangeSigns() string {
 	return strings.Join(texts, ", ")
 }
 
-// anyChange are the types of change that a document can have.
+// anyChange are the types of change that DOC-20 knows for documents. A new type that is
+// not in it is refused in framework notifications.
 var anyChange = []ChangeType{Created, Updated, Deleted}
 
 // pairFault returns what is wrong with an entry of a framework notification: which

@@ -12,12 +12,14 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // words are the functions that templates use.
 var words = template.FuncMap{
 	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
-	"count": count, "number": number, "reason": reason, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
+	"changes": func(c journal.Counts) string { return resourcesync.Counts(c).Words() },
+	"count":   count, "number": number, "reason": reason, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
 	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },
 	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "short": short, "sentence": sentence, "topicID": topicID, "percent": percent, "plain": plain,
 }

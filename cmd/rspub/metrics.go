@@ -72,8 +72,7 @@ type hubState struct {
 func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *metrics {
 	set := server.Figures("rspub", "Source", version)
 	m := &metrics{stateDir: stateDir, posts: map[string]figures.Counters[string]{}}
-	m.changes = figures.Family(set, "rspub_changes_total", "Changes of resources that were recorded, by kind.", "change",
-		resourcesync.Created, resourcesync.Updated, resourcesync.Deleted)
+	m.changes = figures.Family(set, "rspub_changes_total", "Changes of resources that were recorded, by kind.", "change", resourcesync.ChangeTypes()...)
 	m.postTime = set.Histogram("rspub_post_duration_seconds", "Time of one POST of a notification to a hub, whatever came of it.", .01, .05, .2, 1, 5, 30, 120)
 	m.postBytes = set.Counter("rspub_posted_bytes_total", "Bytes of the notifications that hubs accepted.")
 	m.documents = set.Counter("rspub_documents_written_total", "Documents that appeared or changed.")
