@@ -195,7 +195,7 @@ func NewSubscriberPage(o Options, hosts []string, page func(api http.Handler) ht
 		router.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), personKey{}, who)))
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setSecurityHeaders(w.Header())
+		protect(w.Header())
 		// Referrer-Policy: no-referrer makes browsers send "Origin: null" with the forms of the page
 		// itself. Over plain HTTP they send no Sec-Fetch-Site that says more. No other page knows
 		// the token.

@@ -142,7 +142,7 @@ func newSecure(o Options, next http.Handler) *secure {
 }
 
 func (s *secure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setSecurityHeaders(w.Header())
+	protect(w.Header())
 	who, why, problem := s.check(w, r)
 	switch {
 	case why != RefusedCrossSite && why != RefusedHost && why != RefusedRole && s.page(w, r, who.Role):
@@ -310,43 +310,20 @@ func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", leftOut))
 }
 
-// network returns the requester: the IPv4 address or the IPv6 /64 of the connection. It
-// ignores the headers of proxies: the operator's listener does not belong behind the proxy
-// in front of the hub.
-func network(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return "unknown"
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	if addr.Is4() {
-		return addr.String()
-	}
-	p, _ := addr.Prefix(64) // it has as many bits
-	return p.String()
-}
+// network returns the requester by its connection. It ignores the headers of proxies: the
+// operator's listener does not belong behind the proxy in front of the hub.
+func network(r *http.Request) string { return ingress.Network(ingress.Proxies(nil).Requester(r)) }
 
-// securityHeaders are in every answer, so that no browser interprets it as something else,
-// or stores it.
-var securityHeaders = map[string]string{
-	"Cache-Control":                "no-store",
-	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
-	"Cross-Origin-Resource-Policy": "same-origin",
-	"Referrer-Policy":              "no-referrer",
-	"X-Content-Type-Options":       "nosniff",
-	"X-Frame-Options":              "DENY",
-}
-
-func setSecurityHeaders(h http.Header) {
-	for name, value := range securityHeaders {
-		h.Set(name, value)
-	}
+// protect sets the headers of every answer. No cache stores one.
+func protect(h http.Header) {
+	browser.Protect(h)
+	h.Set("Cache-Control", "no-store")
 }
 
 // Broken answers 500 to a request whose handler panicked. The answer does not say why.
 // Nothing may have been written before.
 func Broken(w http.ResponseWriter, _ *http.Request) {
-	setSecurityHeaders(w.Header())
+	protect(w.Header())
 	writeProblem(w, refuse(http.StatusInternalServerError, "The program made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
 }
 

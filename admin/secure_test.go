@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/internal/base/browser"
 )
 
 var paths = []string{"/", "/livez", "/readyz", "/metrics", "/api/v1/info", "/api/v1/topics", "/api/v1/subscriptions", "/nothing"}
@@ -140,7 +142,7 @@ func wantHardened(t *testing.T, what string, status int, h http.Header) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
-		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Cross-Origin-Resource-Policy": "same-origin",
+		"Content-Security-Policy": browser.PolicyNothing, "Cross-Origin-Resource-Policy": "same-origin",
 	} {
 		if got := h.Values(name); len(got) != 1 || got[0] != want {
 			t.Errorf("%s (%d): %s: %q, want %q", what, status, name, got, want)

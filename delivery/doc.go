@@ -5,8 +5,9 @@
 // # The way of a notification
 //
 //	heads.go       A topic has a new entry, says a hint or the sweep (sweep.go).
-//	walks.go       Fan out: the topic's idle lanes become ready.
-//	turns.go       The turn of a lane comes, and a sender gets it.
+//	walks.go       Fan out: the loop around scheduler.step walks over the topic's lanes.
+//	scheduler.go   Those that have something to deliver become ready (proceed).
+//	turns.go       The turn of a lane comes, and a sender gets it (sharedScheduler.next).
 //	sender.go      The sender runs the stages, which are a list there. Each is in its file:
 //	  find.go      the next notification, from memory (bodies.go) or the journal;
 //	  claim.go     a sender for a large body (limits.go);

@@ -95,42 +95,6 @@ func newScheduler(o *Options, c clocks, n *limits, tr *troubles) scheduler {
 	}
 }
 
-// pick starts the delivery whose turn it is. False: none may start.
-func (s *scheduler) pick() (job, bool) {
-	for g := s.turns.lead(); g != nil; g = s.turns.lead() {
-		h := g.host
-		l, k := s.turns.start(g)
-		if l == nil {
-			s.hosts.forget(h)
-			continue
-		}
-		l.state = inFlight
-		set := s.setOf(l.id)
-		if set != nil {
-			set.active++
-		}
-		return job{
-			lane: l, set: set, kind: k, probe: h.suspect, unproven: h.health == unproven,
-			cursor: l.cursor, headSets: l.topic.headSets,
-		}, true
-	}
-	return job{}, false
-}
-
-// release ends what pick began, except that the caller puts the lane back. A caller that is not a
-// sender has to signal.
-func (s *scheduler) release(j job) {
-	s.turns.end(j)
-	if set := j.set; set != nil {
-		if set.active--; set.active == 0 && set.drained != nil {
-			close(set.drained)
-			set.drained = nil
-		}
-	}
-	s.hosts.forget(j.lane.host)
-	s.resumeLarge()
-}
-
 // step does one chunk of each thing that is due, and returns the time until there is more to
 // do; zero: now.
 func (s *scheduler) step() time.Duration {
@@ -227,6 +191,42 @@ func (s *scheduler) waitUntil(l *lane, at int64) {
 	if l.timer == 0 {
 		s.wake()
 	}
+}
+
+// pick starts the delivery whose turn it is. False: none may start.
+func (s *scheduler) pick() (job, bool) {
+	for g := s.turns.lead(); g != nil; g = s.turns.lead() {
+		h := g.host
+		l, k := s.turns.start(g)
+		if l == nil {
+			s.hosts.forget(h)
+			continue
+		}
+		l.state = inFlight
+		set := s.setOf(l.id)
+		if set != nil {
+			set.active++
+		}
+		return job{
+			lane: l, set: set, kind: k, probe: h.suspect, unproven: h.health == unproven,
+			cursor: l.cursor, headSets: l.topic.headSets,
+		}, true
+	}
+	return job{}, false
+}
+
+// release ends what pick began, except that the caller puts the lane back. A caller that is not a
+// sender has to signal.
+func (s *scheduler) release(j job) {
+	s.turns.end(j)
+	if set := j.set; set != nil {
+		if set.active--; set.active == 0 && set.drained != nil {
+			close(set.drained)
+			set.drained = nil
+		}
+	}
+	s.hosts.forget(j.lane.host)
+	s.resumeLarge()
 }
 
 func (s *scheduler) relist(h *host) {

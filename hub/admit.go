@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
@@ -15,7 +16,7 @@ import (
 func (h *Handler) admit(_ context.Context, p *publication) error {
 	r := p.r
 	addr := h.proxies.Requester(r)
-	p.network, p.bodyLength = network(addr), max(r.ContentLength, 0)
+	p.network, p.bodyLength = ingress.Network(addr), max(r.ContentLength, 0)
 	if h.draining.Load() {
 		return refuse(drainingHub, "This hub is shutting down and accepts no more notifications. Try again in a moment.")
 	}
@@ -25,20 +26,20 @@ func (h *Handler) admit(_ context.Context, p *publication) error {
 	if err := h.checkTopic(p.topic); err != nil {
 		return err
 	}
-	publisher, credential := h.credential(r.Header, p)
-	p.publisher, p.who = publisher, addressKey(addr)
-	if credential == nil && publisher != "" {
-		p.who = "publisher " + publisher
+	publisher, refused := h.credential(r.Header, p)
+	known := refused == nil && publisher != ""
+	p.publisher, p.publisherKey, p.hostKey = publisher, addressKey(addr), topicHostKey(egress.HostPortOf(p.topic), known)
+	if known {
+		p.publisherKey = "publisher " + publisher
 	}
-	p.host = topicHostKey(egress.HostPortOf(p.topic), credential == nil && publisher != "")
 	now := h.o.Now()
-	if err := h.byPublisher.allow(now, p.who, "from you"); err != nil {
+	if err := h.byPublisher.allow(now, p.publisherKey, "from you"); err != nil {
 		return err
 	}
-	if credential != nil {
-		return credential
+	if refused != nil { // after the rate, so that guesses count
+		return refused
 	}
-	if err := h.byTopicHost.allow(now, p.host, "to the topic's host"); err != nil {
+	if err := h.byTopicHost.allow(now, p.hostKey, "to the topic's host"); err != nil {
 		return err
 	}
 	if err := h.checkBytes(now, p, max(r.ContentLength, 1)); err != nil {
@@ -52,10 +53,10 @@ func (h *Handler) admit(_ context.Context, p *publication) error {
 // checkBytes refuses a body of n bytes that is over the limits in bytes. It counts none
 // yet: the bytes count as they arrive.
 func (h *Handler) checkBytes(now time.Time, p *publication, n int64) error {
-	if err := h.bytesByPublisher.check(now, p.who, "from you", n); err != nil {
+	if err := h.bytesByPublisher.check(now, p.publisherKey, "from you", n); err != nil {
 		return err
 	}
-	return h.bytesByTopicHost.check(now, p.host, "to the topic's host", n)
+	return h.bytesByTopicHost.check(now, p.hostKey, "to the topic's host", n)
 }
 
 // maxRelayed is how many links are relayed besides self and hub.

@@ -35,8 +35,8 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 			e.Gap = &recorded
 		}
 		start := time.Now()
-		// In a hub that is store.topics.Append (embedstore) or store.appender.Append (redisstore),
-		// with a timer around it (engine/telemetry).
+		// In a hub that is (*topics).Append in store/embedstore/append.go, or (*appender).Append in
+		// store/redisstore/append.go, with a timer around it (internal/engine/telemetry).
 		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
 		p.stored = Span{Start: start, Duration: time.Since(start)}
 		if err == nil {
@@ -49,7 +49,7 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 		if !errors.Is(err, journal.ErrHeadMoved) {
 			return fmt.Errorf("appending to the journal: %w", err)
 		}
-		if err := h.decide(ctx, p); err != nil {
+		if err := h.continues(ctx, p); err != nil {
 			return err
 		}
 	}

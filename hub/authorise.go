@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 )
 
@@ -22,4 +23,15 @@ func (h *Handler) authorise(ctx context.Context, p *publication) error {
 		return nil
 	}
 	return h.o.Topics.Content(ctx, p.topic, p.location, p.body.bytes)
+}
+
+// asking returns a context for requests to a topic on behalf of a requester, or of a
+// publisher with a credential; either may be empty. Requests for an established topic, or
+// for a publisher with a credential, may use the reserve.
+func asking(ctx context.Context, requester uint64, topic string, head journal.Head, publisher string) context.Context {
+	a := egress.Asker{Requester: requester, Established: established(head)}
+	if a.Established || publisher != "" {
+		a.Reserve = topic
+	}
+	return egress.WithAsker(ctx, a)
 }

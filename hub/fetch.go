@@ -159,17 +159,6 @@ func isKnown(ctx context.Context, o *Options, topic string) bool {
 	return err == nil && established(head)
 }
 
-// asking returns a context for requests to a topic on behalf of a requester, or of a
-// publisher with a credential; either may be empty. Requests for an established topic, or
-// for a publisher with a credential, may use the reserve.
-func asking(ctx context.Context, requester uint64, topic string, head journal.Head, publisher string) context.Context {
-	a := egress.Asker{Requester: requester, Established: established(head)}
-	if a.Established || publisher != "" {
-		a.Reserve = topic
-	}
-	return egress.WithAsker(ctx, a)
-}
-
 // storeFailed starts no fetch for a while, because the store cannot say what to fetch, or
 // cannot record the result.
 func (h *Handler) storeFailed(ctx context.Context, err error) {

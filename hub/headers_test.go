@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rshub/rshub/internal/base/browser"
 )
 
 // Every answer has the headers that keep a browser from making something else of
@@ -61,7 +63,7 @@ func wantHardened(t *testing.T, name string, rec *httptest.ResponseRecorder) {
 		}
 	}
 	policy := h.Values("Content-Security-Policy")
-	if len(policy) != 1 || !strings.HasPrefix(policy[0], policyNothing) || policy[0] != policyNothing && !strings.HasPrefix(h.Get("Content-Type"), "text/") {
+	if len(policy) != 1 || !strings.HasPrefix(policy[0], browser.PolicyNothing) || policy[0] != browser.PolicyNothing && !strings.HasPrefix(h.Get("Content-Type"), "text/") {
 		t.Errorf("%s: Content-Security-Policy is %q", name, policy)
 	}
 	if rec.Code >= 400 && h.Get("Cache-Control") != "no-store" {

@@ -208,7 +208,7 @@ func (h *Handler) SetDraining(on bool) { h.draining.Store(on) }
 // ServeHTTP answers one request. If the answer's header has an X-Request-Id, the log line
 // has it too.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setSecurityHeaders(w.Header())
+	protect(w.Header())
 	if cmp.Or(r.URL.EscapedPath(), "/") != h.path {
 		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
+
+	"github.com/rshub/rshub/internal/base/ingress"
 )
 
 // Rate is how many events are allowed in how much time; all of them may come at once.
@@ -148,19 +150,6 @@ func (r reservation) cancel(now time.Time) {
 // addressKey and topicHostKey are the keys that publishes without a known publisher count
 // for. Publishers with a token have a rate of their own at a topic's host, so that
 // strangers cannot use it up.
-func addressKey(addr netip.Addr) string { return "address " + network(addr) }
+func addressKey(addr netip.Addr) string { return "address " + ingress.Network(addr) }
 
 func topicHostKey(host string, known bool) string { return fmt.Sprintf("%t %s", known, host) }
-
-// network is what counts as one requester: an IPv4 address, or an IPv6 /64,
-// since that much belongs to one household.
-func network(addr netip.Addr) string {
-	if !addr.Is6() || addr.Is4In6() {
-		return addr.String()
-	}
-	p, err := addr.Prefix(64)
-	if err != nil {
-		return addr.String()
-	}
-	return p.String()
-}

@@ -36,16 +36,17 @@ type publication struct {
 	r *http.Request
 
 	// admit
-	topic      string
-	location   string // Content-Location
-	signature  string // X-Hub-Signature, if it has to be checked
-	byContent  bool   // the topic has to serve the same content
-	publisher  string // the name that goes with the credential; empty: anonymous
-	network    string // of the requester, as it is counted
-	who, host  string // the keys of the rate limits that count it
-	relayed    []string
-	mediaType  string
-	bodyLength int64
+	topic     string
+	location  string // Content-Location
+	signature string // X-Hub-Signature, if it has to be checked
+	byContent bool   // the topic has to serve the same content
+	publisher string // the name that goes with the credential; empty: anonymous
+	network   string // of the requester, as it is counted
+	// The keys of the rate limits that count it.
+	publisherKey, hostKey string
+	relayed               []string
+	mediaType             string
+	bodyLength            int64
 
 	// fetch, instead of admit and read
 	fetched bool            // the topic's own answer, which speaks for itself

@@ -39,8 +39,8 @@ func (h *Handler) read(_ context.Context, p *publication) error {
 	in := h.incoming(p.w, p.r)
 	p.body, err = readBody(h.memory, in, p.r.ContentLength, h.o.MaxBody)
 	now := h.o.Now()
-	h.bytesByPublisher.spend(now, p.who, in.total)
-	h.bytesByTopicHost.spend(now, p.host, in.total)
+	h.bytesByPublisher.spend(now, p.publisherKey, in.total)
+	h.bytesByTopicHost.spend(now, p.hostKey, in.total)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
 )
@@ -64,7 +65,7 @@ func (h *Handler) serveSubscribe(w http.ResponseWriter, r *http.Request, form we
 // (HUB-15, HUB-18).
 func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.SubscribeRequest, unread error) (err error) {
 	addr := h.proxies.Requester(r)
-	if err := h.byRequester.allow(h.o.Now(), network(addr), "from your address"); err != nil {
+	if err := h.byRequester.allow(h.o.Now(), ingress.Network(addr), "from your address"); err != nil {
 		return err
 	}
 	if unread != nil {
@@ -76,7 +77,7 @@ func (h *Handler) subscribe(r *http.Request, form websub.Form, req *websub.Subsc
 	if err := h.policy(r, req); err != nil {
 		return err
 	}
-	return h.o.Subscriptions.Accept(r.Context(), *req, network(addr))
+	return h.o.Subscriptions.Accept(r.Context(), *req, ingress.Network(addr))
 }
 
 // policy refuses what this hub never does, for any requester (HUB-16).

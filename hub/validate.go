@@ -16,7 +16,7 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 		SHA256: p.body.sum, Size: int64(len(p.body.bytes)), Body: p.body.bytes,
 	}
 	if p.plain {
-		return h.decide(ctx, p)
+		return h.continues(ctx, p)
 	}
 	doc, err := validate.Document(p.body.bytes, h.o.Clock.Latest())
 	if err != nil {
@@ -27,20 +27,20 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 	if doc.Timed() {
 		p.entry.From, p.entry.Until = doc.From, doc.Until
 	}
-	return h.decide(ctx, p)
+	return h.continues(ctx, p)
 }
 
-// decide checks the notification against the topic's present head. A refusal counts only
+// continues checks that the notification continues the topic as its head is now. A refusal counts only
 // if the head is still the same afterwards: between the reads another publish may have
 // arrived, or a failover, so that the answers came from two stores.
-func (h *Handler) decide(ctx context.Context, p *publication) error {
+func (h *Handler) continues(ctx context.Context, p *publication) error {
 	head, err := h.o.Journal.Head(ctx, p.topic)
 	for range maxAppends {
 		if err != nil {
 			return fmt.Errorf("reading the head of the topic: %w", err)
 		}
 		p.head = head
-		refused := h.compare(ctx, p)
+		refused := h.continuesHead(ctx, p)
 		if refused == nil {
 			return nil
 		}
@@ -51,8 +51,8 @@ func (h *Handler) decide(ctx context.Context, p *publication) error {
 	return busyTopic()
 }
 
-// compare decides by the head that p has.
-func (h *Handler) compare(ctx context.Context, p *publication) error {
+// continuesHead checks that the notification continues the head that p has.
+func (h *Handler) continuesHead(ctx context.Context, p *publication) error {
 	var known *journal.Interval
 	if p.entry.Timed() {
 		i, err := h.o.Journal.Interval(ctx, p.topic, p.entry.From, p.entry.Until)

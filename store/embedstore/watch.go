@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/journal"
 )
 
 // feedMax is how many changed ids a feed remembers. For a value further back, all stored ids count as
@@ -81,6 +82,14 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 		}
 	}
 	return ids, f.now, all
+}
+
+// report reports a change of a topic to those that watch, once it is stored or may be.
+func (t *topics) report(id uuid.UUID, topic string, err error) {
+	if boltfile.MayBeStored(err) {
+		t.feeds[journal.Partition(id)].bump(id)
+		t.hints.Send(topic)
+	}
 }
 
 // Changes implements journal.Watcher. After a start, or where since is over

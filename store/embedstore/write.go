@@ -5,19 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
 )
-
-// report reports a change of a topic to those that watch, once it is stored or may be.
-func (t *topics) report(id uuid.UUID, topic string, err error) {
-	if boltfile.MayBeStored(err) {
-		t.feeds[journal.Partition(id)].bump(id)
-		t.hints.Send(topic)
-	}
-}
 
 // do has the writer run o, and returns its result once that is durable.
 func (f *folder) do(ctx context.Context, o *boltfile.Op) error { return spaceOr(f.db.Do(ctx, o)) }

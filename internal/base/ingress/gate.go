@@ -26,8 +26,8 @@ type gate struct {
 
 	mu       sync.Mutex
 	guests   map[net.Conn]*guest
-	networks map[netip.Prefix]*crowd
-	waiting  list.List // of *guest, in the order in which they began to wait
+	networks map[string]*crowd // by Network
+	waiting  list.List         // of *guest, in the order in which they began to wait
 }
 
 // crowd is the connections of one network.
@@ -39,7 +39,7 @@ type crowd struct {
 // guest is one connection. Both elements are nil while it has a request.
 type guest struct {
 	conn           net.Conn
-	network        netip.Prefix
+	network        string
 	crowd          *crowd // nil: exempt
 	among, inCrowd *list.Element
 }
@@ -48,7 +48,7 @@ func newGate(o Options) *gate {
 	return &gate{
 		total: o.Total, perNetwork: o.PerNetwork, exempt: o.Exempt, listener: o.Name, log: o.Log,
 		quiet:  quiet.New(limitedEvery, 1),
-		guests: make(map[net.Conn]*guest), networks: make(map[netip.Prefix]*crowd),
+		guests: make(map[net.Conn]*guest), networks: make(map[string]*crowd),
 	}
 }
 
@@ -85,8 +85,8 @@ func (g *gate) change(c net.Conn, s http.ConnState) (out net.Conn) {
 // enter adds a connection as the last of those that wait. If there are too many, it returns
 // the first of them to be closed: the new one, if all others have requests.
 func (g *gate) enter(c net.Conn) (out net.Conn) {
-	addr := addrOf(c)
-	v := &guest{conn: c, network: networkOf(addr)}
+	addr, _ := parseAddr(c.RemoteAddr().String()) // the zero Addr: unknown
+	v := &guest{conn: c, network: Network(addr)}
 	if g.perNetwork > 0 && !g.isExempt(addr) {
 		if v.crowd = g.networks[v.network]; v.crowd == nil {
 			v.crowd = &crowd{}
@@ -110,7 +110,7 @@ func (g *gate) enter(c net.Conn) (out net.Conn) {
 	if leftOut, ok := g.quiet.Line(time.Now(), ""); ok {
 		g.log.Warn("there are too many connections; those without a request make room", slog.String("event", "connections_limited"),
 			slog.String("listener", g.listener), slog.Int("count", leftOut+1), slog.Int("connections", len(g.guests)),
-			slog.String("network", goes.network.String()))
+			slog.String("network", goes.network))
 	}
 	return goes.conn
 }
@@ -151,21 +151,4 @@ func (g *gate) isExempt(addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// addrOf is where a connection comes from; the zero Addr: unknown.
-func addrOf(c net.Conn) netip.Addr {
-	at, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-	return at.Addr().Unmap().WithZone("")
-}
-
-// networkOf is what counts as one client: an IPv4 address, or an IPv6 /64, since
-// that much belongs to one household.
-func networkOf(addr netip.Addr) netip.Prefix {
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	p, _ := addr.Prefix(bits) // zero for the zero Addr
-	return p
 }

@@ -166,7 +166,7 @@ func TestGateClosesBelowTLSAndSaysSo(t *testing.T) {
 	if len(got) != 1 {
 		t.Fatalf("%d lines", len(got))
 	}
-	if got := got[0]; got["event"] != "connections_limited" || got["count"] != 1.0 || got["network"] != "192.0.2.1/32" {
+	if got := got[0]; got["event"] != "connections_limited" || got["count"] != 1.0 || got["network"] != "192.0.2.1" {
 		t.Errorf("%v", got)
 	}
 }

@@ -43,6 +43,19 @@ func (p Proxies) HTTPS(r *http.Request) bool {
 // Sent reports whether a request came straight from one of the proxies.
 func (p Proxies) Sent(r *http.Request) bool { return p.trust(remote(r)) }
 
+// Network is what counts as one requester: an IPv4 address, or an IPv6 /64, since that
+// much belongs to one household.
+func Network(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return "unknown"
+	case addr.Unmap().Is4():
+		return addr.Unmap().String()
+	}
+	p, _ := addr.Prefix(64) // an IPv6 address has as many bits
+	return p.String()
+}
+
 func (p Proxies) trust(addr netip.Addr) bool {
 	return slices.ContainsFunc(p, func(r netip.Prefix) bool { return r.Contains(addr) })
 }

@@ -42,6 +42,23 @@ func FuzzRequester(f *testing.F) {
 	})
 }
 
+// An IPv6 requester is a /64, however its address is written, and what has no address is one
+// requester.
+func TestNetwork(t *testing.T) {
+	for addr, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "2001:db8:1:2::": "2001:db8:1:2::/64",
+		"fe80::1%eth0": "fe80::/64", "::1": "::/64",
+	} {
+		if got := Network(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+	if got := Network(netip.Addr{}); got != "unknown" {
+		t.Errorf("no address: %s", got)
+	}
+}
+
 func TestRequester(t *testing.T) {
 	p := Proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	for _, tc := range []struct {
