@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,7 +24,7 @@ const checkTimeout = 10 * time.Second
 // problem can be fixed while the Source runs.
 func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.Logger) {
 	// No guard is needed, because it is this Source's own URL.
-	own := &http.Client{Timeout: checkTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	own := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer own.CloseIdleConnections()
 	if why := leadsHere(ctx, own, s); why != "" && ctx.Err() == nil {
 		log.Warn("the public URL does not lead to this Source, so neither hubs nor subscribers will find it: "+why+
@@ -46,15 +47,15 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 }
 
 // leadsHere fetches the Source Description from outside. It returns what is wrong.
-func leadsHere(ctx context.Context, client *http.Client, s *source.Source) string {
+func leadsHere(ctx context.Context, client web.Doer, s *source.Source) string {
 	want, err := s.Description()
 	if err != nil {
 		return err.Error()
 	}
-	status, _, body, err := ask(ctx, client, http.MethodGet, s.DescriptionURL())
+	status, _, body, err := ask(ctx, client, http.MethodGet, s.DescriptionURL(), nil)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v", s.DescriptionURL(), err)
+		return err.Error()
 	case status != http.StatusOK:
 		return fmt.Sprintf("%s answers %d", s.DescriptionURL(), status)
 	case !bytes.Equal(body, want):
@@ -65,11 +66,11 @@ func leadsHere(ctx context.Context, client *http.Client, s *source.Source) strin
 
 // namesHubs checks a topic as a hub does before it accepts a notification (HUB-53). It returns
 // what is wrong and what to do.
-func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []string) string {
-	status, header, _, err := ask(ctx, client, http.MethodHead, topic)
+func namesHubs(ctx context.Context, client web.Doer, topic string, hubs []string) string {
+	status, header, _, err := ask(ctx, client, http.MethodHead, topic, func(string) error { return errors.New("hubs do not follow a topic's redirect") })
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the topic %s: %v. Its URL, like all URLs below --public-url, must lead to this Source", topic, err)
+		return fmt.Sprintf("the topic %v. Its URL, like all URLs below --public-url, must lead to this Source", err)
 	case status != http.StatusOK:
 		return fmt.Sprintf("the topic %s answers %d. Its URL, like all URLs below --public-url, must lead to this Source", topic, status)
 	}
@@ -89,7 +90,7 @@ func namesHubs(ctx context.Context, client *http.Client, topic string, hubs []st
 // hubAnswers requests the page of a hub. It accepts any answer except a server error and those
 // that show a wrong address.
 func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
-	status, _, _, err := ask(ctx, client, http.MethodGet, hub)
+	status, _, _, err := ask(ctx, client, http.MethodGet, hub, nil)
 	switch {
 	case err != nil:
 		return err.Error() + " (for an address of this machine or a private network: --allow-cidr or --dev)"
@@ -104,19 +105,19 @@ func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 // maxChecked is how much is read of an answer.
 const maxChecked = 1 << 20
 
-func ask(ctx context.Context, client web.Doer, method, url string) (status int, header http.Header, body []byte, err error) {
+// ask asks as hubs and subscribers do. Allow says where redirects may lead; nil: anywhere. An
+// error names the URL.
+func ask(ctx context.Context, client web.Doer, method, url string, allow func(next string) error) (status int, header http.Header, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	answer, err := web.Ask(ctx, client, web.Request{Method: method, URL: url, Header: http.Header{"Accept-Encoding": {"identity"}}, Allow: allow})
 	if err != nil {
 		return 0, nil, nil, err
 	}
-	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := client.Do(req)
+	defer func() { _ = answer.Body.Close() }() // only read
+	body, err = io.ReadAll(io.LimitReader(answer.Body, maxChecked))
 	if err != nil {
-		return 0, nil, nil, err
+		err = fmt.Errorf("%s: %w", url, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxChecked))
-	return resp.StatusCode, resp.Header, body, err
+	return answer.StatusCode, answer.Header, body, err
 }
