@@ -140,7 +140,8 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 	return false, err
 }
 
-// storeRegained stores next in place of h.
+// storeRegained stores next in place of h. If another hub replaced h meanwhile, it stores nothing
+// and returns what is stored now.
 func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
 	raw := r.heads.pack(next)
 	c := r.watcher.announcing(k, h, raw)
