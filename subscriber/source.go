@@ -58,7 +58,7 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	}
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" {
-		return Source{}, fmt.Errorf("%q is no address of a Source; give an http or https URL", address)
+		return Source{}, fmt.Errorf("%q is not the address of a Source; give an http or https URL", address)
 	}
 	known := base.ResolveReference(&url.URL{Path: WellKnown}).String()
 	found, err = d.from(ctx, known, 0)

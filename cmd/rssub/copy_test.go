@@ -106,7 +106,7 @@ func TestSyncAndAudit(t *testing.T) {
 	s.mu.Lock()
 	s.empty = true
 	s.mu.Unlock()
-	if code, out, errs = rssub(t.Context(), append([]string{"sync"}, args...)...); code != cli.ExitPartial || !strings.Contains(out, "empty all at once") {
+	if code, out, errs = rssub(t.Context(), append([]string{"sync"}, args...)...); code != cli.ExitPartial || !strings.Contains(out, "is suddenly empty") {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
 	if code, out, errs = rssub(t.Context(), append([]string{"sync", "--max-delete", "100%"}, args...)...); code != cli.ExitOK || !strings.Contains(out, "deleted") {

@@ -96,7 +96,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 	return cmd, func(cmd *cobra.Command) error { return f.check(cmd, source) }
 }
 
-// check reports what is wrong with the flags, or missing for a copy that a hub keeps in step.
+// check reports what is wrong with the flags, or missing for a copy that a hub keeps in sync.
 func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 	if _, err := f.options(cmd, source); err != nil {
 		return err

@@ -71,7 +71,7 @@ func TestFollowOperator(t *testing.T) {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		status, body, err := get("/readyz")
 		if err == nil {
-			if status != http.StatusServiceUnavailable || !strings.Contains(body, "[-] callback: there is no baseline of every set yet") {
+			if status != http.StatusServiceUnavailable || !strings.Contains(body, "[-] callback: not every set has a baseline yet") {
 				t.Errorf("%d %s", status, body)
 			}
 			break

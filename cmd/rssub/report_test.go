@@ -20,7 +20,7 @@ func TestReportsOfSets(t *testing.T) {
 	}{
 		{1, []string{"baseline https://s.example/a/list copied 0, 0 B deleted 0", "the copy is in sync as of 2026-01-01T00:00:00Z equal 0, 0 B read"}},
 		{2, []string{
-			"set https://s.example/a baseline https://s.example/a/list in step as of 2026-01-01T00:00:00Z set https://s.example/b failed it answered 404 copied",
+			"set https://s.example/a baseline https://s.example/a/list in sync as of 2026-01-01T00:00:00Z set https://s.example/b failed it answered 404 copied",
 			"set https://s.example/a as of 2026-01-01T00:00:00Z found 3 equal, 1 missing, 0 differing, 0 unverifiable set https://s.example/b found 0 equal, 0 missing, 0 differing, 2 unverifiable equal",
 		}},
 	} {

@@ -90,7 +90,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		row(out, "not deleted", fmt.Sprintf("%d; if that is right, run again with a larger --max-delete", r.Held))
 	}
 	if !r.Until.IsZero() {
-		row(out, "in step as of", r.Until.UTC().Format(time.RFC3339Nano))
+		row(out, "in sync as of", r.Until.UTC().Format(time.RFC3339Nano))
 	}
 	row(out, "took", r.Took.Round(time.Millisecond))
 	if err := out.Flush(); err != nil {
@@ -107,7 +107,7 @@ func printSets(out io.Writer, sets []destination.SetReport) {
 			row(out, "  baseline", s.Baseline)
 		}
 		if !s.Until.IsZero() {
-			row(out, "  in step as of", s.Until.UTC().Format(time.RFC3339Nano))
+			row(out, "  in sync as of", s.Until.UTC().Format(time.RFC3339Nano))
 		}
 		if s.Error != "" {
 			row(out, "  failed", s.Error)

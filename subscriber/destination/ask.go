@@ -49,7 +49,7 @@ func (w *hosts) inSlot(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// closing calls then when it is closed, which happens once.
+// closing calls then when it is closed for the first time.
 type closing struct {
 	io.ReadCloser
 	then func()

@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// What an audit finds of a resource.
+// Results of an audit for a resource.
 const (
 	Missing      = "missing"      // the Source lists it, and there is no file
 	Differing    = "differing"    // the file is not what the Source describes
@@ -23,7 +23,7 @@ const (
 // Finding is a resource that is not as it should be.
 type Finding struct {
 	What string `json:"what"`
-	URL  string `json:"url,omitempty"` // empty: an Extra that no resource is known of
+	URL  string `json:"url,omitempty"` // empty: an Extra that belongs to no known resource
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
@@ -34,13 +34,12 @@ type AuditReport struct {
 	Source string        `json:"source"`
 	Began  time.Time     `json:"began"`
 	Took   time.Duration `json:"took_ns"`
-	// AsOf is the state of the Source that the copy was compared with: that of its
-	// list, and of the changes after it; zero where there are several sets, of which
-	// Sets has each.
+	// AsOf is the time of the state of the Source with which the copy was compared: its list and
+	// the changes after it. It is zero if there are several sets; Sets then has the time of each.
 	AsOf time.Time  `json:"as_of,omitzero"`
 	Sets []SetAudit `json:"sets"`
-	// Recorded are sets that have no Resource List: their files were compared
-	// with what the Source said when they were copied.
+	// Recorded are sets without a Resource List. Their files were compared with what the Source
+	// said when they were copied.
 	Recorded     []string  `json:"recorded,omitempty"`
 	InSync       bool      `json:"in_sync"`
 	Equal        int       `json:"equal"` // compared by hash
@@ -48,15 +47,15 @@ type AuditReport struct {
 	Differing    int       `json:"differing"`
 	Extra        int       `json:"extra"`
 	Unverifiable int       `json:"unverifiable"`
-	UnderWay     int       `json:"under_way,omitempty"` // that another process, which works on the copy, was just fetching
-	Bytes        int64     `json:"bytes"`               // that were read and hashed
+	UnderWay     int       `json:"under_way,omitempty"` // another process was just fetching these
+	Bytes        int64     `json:"bytes"`               // read and hashed
 	Findings     []Finding `json:"findings"`            // the first of each kind
-	// Repaired is what a repair did; nil: none was asked for, or needed.
+	// Repaired is what a repair did; nil: no repair was requested, or none was needed.
 	Repaired *Report `json:"repaired,omitempty"`
 }
 
-// SetAudit is what an audit found of one set, in the Source's order. Extra files are
-// no set's.
+// SetAudit is what an audit found in one set, in the Source's order. Extra files belong to no
+// set.
 type SetAudit struct {
 	Set          string    `json:"set"`            // the URL of its Capability List, or of what it has instead
 	AsOf         time.Time `json:"as_of,omitzero"` // as in AuditReport; zero: it is one of Recorded
@@ -66,11 +65,10 @@ type SetAudit struct {
 	Unverifiable int       `json:"unverifiable"`
 }
 
-// Audit compares the copy with what the Source lists, byte by byte: every file is
-// read and hashed. Changes that are newer than the list are taken into account.
-// With repair, what is missing or differs is fetched, and extra files are deleted as
-// far as Options.MaxDelete allows; the report then tells what was found after that.
-// The errors are those of Sync.
+// Audit compares the copy with what the Source lists, byte by byte: every file is read and
+// hashed. Changes that are newer than the list are taken into account. With repair, it fetches
+// files that are missing or differ, and deletes extra files as far as Options.MaxDelete allows.
+// The report then has the findings after the repair. The errors are those of Sync.
 func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	if c.live != "" {
 		return c.auditBeside(ctx, repair)
@@ -97,15 +95,15 @@ type audit struct {
 	mu     sync.Mutex
 	report AuditReport
 	counts map[string]int
-	// unknown are the paths of files that are accounted for although nothing is recorded
-	// of them.
+	// unknown are the paths of files that belong to a resource although there is no record of
+	// them.
 	unknown map[key]struct{}
 	done    int
 	total   int
-	sets    []string             // that were compared
+	sets    []string             // the compared ones
 	asOf    map[string]time.Time // of each, as in SetAudit
-	// problems are the resources, by URL or path, that are missing, differing or extra, and
-	// only, where not nil, those that are looked at.
+	// problems are the resources, by URL or path, that are missing, differing or extra. only,
+	// unless nil, limits the audit to these resources.
 	problems, only map[key]struct{}
 	// For a repair: what it fetches, and what it deletes, the strays by path.
 	repair  bool
@@ -151,12 +149,13 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 	return a, nil
 }
 
-// findings are those of all sets until now.
+// findings returns the findings of all sets until now.
 func (a *audit) findings() SetAudit {
 	return SetAudit{Equal: a.report.Equal, Missing: a.counts[Missing], Differing: a.counts[Differing], Unverifiable: a.counts[Unverifiable]}
 }
 
-// set compares one set, and returns as of when the Source is known.
+// set compares one set, and returns the time of the state of the Source that it was compared
+// with.
 func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	list := set.Documents[resourcesync.ResourceList]
 	if list == "" {
@@ -268,7 +267,7 @@ func (a *audit) compare(ctx context.Context, w desired) {
 		f.Path = p
 		a.account(p)
 	}
-	if known && c.reconciler.outdated(&f, &w) { // the description of another set counts
+	if known && c.reconciler.outdated(&f, &w) { // another set describes a later state
 		w.length, w.digests = f.Length, resourcesync.ParseHashes(f.Hash)
 	}
 	switch size, ok := c.tree.size(f.Path); {
@@ -295,11 +294,11 @@ func (a *audit) compare(ctx context.Context, w desired) {
 	case got.Compare(copied) == resourcesync.Different:
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and it was %s when it was copied", got, copied))
 	default:
-		a.found(Unverifiable, w, f, "the Source gives no hash of it")
+		a.found(Unverifiable, w, f, "the Source gives no hash for it")
 	}
 }
 
-// account notes a file that belongs to a resource although that is not recorded.
+// account remembers a file that belongs to a resource, although there is no record of it.
 func (a *audit) account(p string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -314,7 +313,7 @@ func (a *audit) equal(n int64) {
 	a.step()
 }
 
-// step counts a resource. Called with mu held.
+// step counts a resource. The caller has locked mu.
 func (a *audit) step() {
 	if a.done++; a.done%1000 == 0 {
 		a.progress(false)
@@ -338,7 +337,7 @@ func (a *audit) found(what string, w desired, f file, why string) {
 	a.note(Finding{what, w.url, f.Path, why})
 }
 
-// note counts a finding, and keeps the first of each kind.
+// note counts a finding, and stores the first ones of each kind.
 func (a *audit) note(f Finding) {
 	if f.What != Unverifiable {
 		a.problems[keyOf(cmp.Or(f.URL, f.Path))] = struct{}{}

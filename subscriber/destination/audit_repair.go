@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// findExtra finds what is in the copy and not listed: files of resources, and unknown files
-// below the folders that resources go to. What was pushed and is not listed yet it compares
-// with what was pushed.
+// findExtra finds files that the Source does not list: files of resources, and unknown files
+// below the folders of resources. If a resource was pushed and is not listed yet, it compares the
+// file with what was pushed.
 func (a *audit) findExtra(ctx context.Context) error {
 	c := a.c
 	folders := map[string]bool{c.tree.rootOf(c.o.Source).Dir: true}
@@ -50,13 +50,13 @@ func (a *audit) findExtra(ctx context.Context) error {
 	return nil
 }
 
-// foundExtra notes the file of a resource that no set lists which was compared.
+// foundExtra records the file of a resource that no compared set lists.
 func (a *audit) foundExtra(url string, f file) {
 	why := "the Source does not list it"
 	others := a.c.state.members(url)
 	others.after(membershipChange{sets: a.sets, leaves: true})
 	for set := range others { // nothing is known of it, so the file stays
-		why = "it is of the set " + set + ", to which this address of the Source does not lead"
+		why = "it belongs to the set " + set + ", which this address of the Source does not lead to"
 	}
 	if a.repair && len(others) == 0 {
 		w := absent(f.Set, url)
@@ -93,8 +93,7 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 	})
 }
 
-// repair fetches what an audit found missing or differing, and deletes what it
-// found extra.
+// repair fetches the files that an audit found missing or differing, and deletes the extra ones.
 func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	const why = "the Source does not list it"
 	if err := r.deleteAll(ctx, a.extra, t, why, nil); err != nil {
@@ -106,7 +105,7 @@ func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	return r.carryOut(ctx, t, "repair", len(a.lacking), each(a.lacking))
 }
 
-// deleteStrays deletes files that have no record, all or none as deleteAll does.
+// deleteStrays deletes files that have no record: all of them or none, as deleteAll does.
 func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
 	if len(strays) == 0 {
 		return nil

@@ -15,9 +15,9 @@ import (
 // errNoBaseline says that a set has no document to make a baseline from.
 var errNoBaseline = errors.New("the Source offers neither a Resource List nor a Resource Dump")
 
-// ErrBehind says that the Source's list or dump is older than changes that were missed and
-// are lost. The copy can be in step again once the Source makes a new list or dump.
-var ErrBehind = errors.New("what changed since is in no Change List any more; try again when the Source has made a new one")
+// ErrBehind says that the Source's list or dump is older than changes that were missed and are
+// lost. The copy can be in sync again once the Source writes a new list or dump.
+var ErrBehind = errors.New("the changes since then are in no Change List any more; try again when the Source has written a new list or dump")
 
 // needsBaseline reports whether a set has no baseline yet, or needs a new one because
 // changes were missed, or had no document to make one from and has one now.
@@ -33,7 +33,7 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 		return st, nil
 	case errors.Is(err, errNoBaseline): // changes only: apply all of them
 		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(firstInstant) {
-			s.log.Error("changes were missed, and the Source has no list to make up for them", "event", "changes_lost", "set", set.name)
+			s.log.Error("changes were missed, and the Source has no list from which they can be repaired", "event", "changes_lost", "set", set.name)
 		}
 		next, err = st, nil
 		if next.BaselineAt.IsZero() {
@@ -50,9 +50,9 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 // firstInstant is before all changes.
 var firstInstant = time.Unix(1, 0).UTC()
 
-// baseline brings the copy of a set in step with the Source's Resource List or
-// Resource Dump. Resources that are as they should be are not fetched again, so a
-// baseline that was interrupted continues where it stopped.
+// baseline brings the copy of a set in sync with the Source's Resource List or Resource Dump.
+// Resources that are in sync are not fetched again, so an interrupted baseline continues where it
+// stopped.
 func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
 	useDump := dump != "" && (list == "" || s.o.Baseline == BaselineDump ||
@@ -62,13 +62,13 @@ func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tal
 		if err == nil || list == "" || ctx.Err() != nil || fatal(err) {
 			return next, err
 		}
-		s.log.Warn("the Resource Dump could not be used; the Resource List is", "event", "dump_failed", "dump", dump, "error", err)
+		s.log.Warn("the Resource Dump could not be used; the Resource List is used instead", "event", "dump_failed", "dump", dump, "error", err)
 	}
 	switch {
 	case list != "":
 		return s.baselineFrom(ctx, set, resourcesync.ResourceList, st, t)
 	case dump != "":
-		return st, fmt.Errorf("a dry run does not fetch dumps, and there is no Resource List that says what is in %s", dump)
+		return st, fmt.Errorf("a dry run does not fetch dumps, and no Resource List says what is in %s", dump)
 	}
 	return st, errNoBaseline
 }
@@ -79,7 +79,7 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 	var last setState
 	if capability == resourcesync.ResourceList {
 		apply = s.applyList
-		if !needsBaseline(set, st) { // else the same list is of no use
+		if !needsBaseline(set, st) { // otherwise the same list is of no use
 			last = st
 		}
 	}
@@ -161,7 +161,7 @@ func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time
 	return out, until, err
 }
 
-// key stands for a URL where a million of them are in memory.
+// key identifies a URL where a million of them may be in memory.
 type key [16]byte
 
 func keyOf(url string) key {

@@ -236,7 +236,7 @@ func TestMissedChanges(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Replace(document("urlset", "resourcelist", "<url><loc>"+s.URL+"/data/a</loc></url>"), "2026-01-01T00:00:00Z", resourcesync.FormatDatetime(old), 1))
 	})
 	s.put("d", "new", 5)
-	if r, err := c.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), "try again when the Source has made a new one") {
+	if r, err := c.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), "try again when the Source has written a new list") {
 		t.Errorf("%v %+v", err, r)
 	}
 	s.set("/resourcelist.xml", nil)

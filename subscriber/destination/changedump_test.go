@@ -167,7 +167,7 @@ func TestChangeDumpsWithAHole(t *testing.T) {
 	d.add(100, 200, change{150, "b", "b"})
 	d.entries, d.from = d.entries[1:], d.second(100)
 	r, err := c.Sync(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "try again when the Source has made a new one") { // the list is too old
+	if err == nil || !strings.Contains(err.Error(), "try again when the Source has written a new list") { // the list is too old
 		t.Errorf("%v %+v", err, r)
 	}
 	s.at = s.at.Add(200 * time.Second) // now it is not

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// claims are the resources that are being worked on, until the result is recorded: so the
-// record is always of the latest work. The zero value is ready for use, also by several
+// claims are the resources that somebody is working on, until the result is recorded. So the last
+// record is always that of the latest work. The zero value is ready for use, also by several
 // goroutines.
 type claims struct {
 	of sync.Map // URL: chan struct{}, which is closed at the release

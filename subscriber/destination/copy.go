@@ -16,7 +16,7 @@ import (
 // Copy is a copy of a Source. Sync, Follow and Audit must not run at the same
 // time; Handler may be used by several goroutines.
 //
-// It puts its parts together, each of which knows only those above it:
+// It has these parts, and each knows only those above it:
 //
 //	state       what is remembered on disk of each resource and set
 //	web         requests: which hosts, how many at once, redirects, retries
@@ -24,9 +24,9 @@ import (
 //	tree        the files: where each resource goes, deletion, renaming
 //	fetcher     brings one resource into the tree, verified
 //	lists       reads lists and dumps of the Source
-//	reconciler  brings files in step with what is known of the Source
+//	reconciler  brings files in sync with what is known of the Source
 //	syncer      decides which lists and changes are read, and how far they count
-//	follower    waits: for pushes, for the next poll, for the next try
+//	follower    waits for pushes, the next poll and the next try
 type Copy struct {
 	o     Options
 	log   *slog.Logger
@@ -43,7 +43,7 @@ type Copy struct {
 	follower   *follower
 	counted    atomic.Pointer[[]SetStatus] // by writeStatus; nil: not yet
 
-	temp string // what a dry run uses in place of folders that are not there yet, or the folder of a snapshot
+	temp string // the folder that a dry run uses instead of missing ones, or the folder of a snapshot
 	live string // the folder of the state that a snapshot is of; empty: it is the state itself
 }
 
@@ -69,7 +69,7 @@ func (c *Copy) open() error {
 		}
 	}
 	c.log, c.space = c.o.Log, newSpace(&c.o)
-	if err := os.MkdirAll(c.o.Dir, 0o755); err != nil { //nolint:gosec // a copy is for others to read
+	if err := os.MkdirAll(c.o.Dir, 0o755); err != nil { //nolint:gosec // others read a copy
 		return err
 	}
 	var err error
@@ -109,7 +109,7 @@ func (c *Copy) assemble() error {
 	return c.tree.rename()
 }
 
-// standIn gives a dry run folders of its own for those that are not there yet.
+// standIn gives a dry run temporary folders in place of those that do not exist yet.
 func (c *Copy) standIn(o *Options) error {
 	missing := func(name string) bool {
 		_, err := os.Stat(name)

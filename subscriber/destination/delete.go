@@ -14,8 +14,8 @@ func absent(set, url string) desired {
 	return desired{url: url, set: set, length: -1, change: resourcesync.Deleted}
 }
 
-// deleteUnlisted deletes what was copied of a set and is not listed any more, unless that
-// is suspiciously much. What a change brought after the list was made stays.
+// deleteUnlisted deletes the files of a set that the list does not name any more, unless they are
+// suspiciously many. Files from changes after the list stay.
 func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
 	var extra []desired
 	for url, changed := range r.state.listedBy(set.name) {
@@ -25,18 +25,18 @@ func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed ma
 	}
 	var held error
 	if len(listed) == 0 && r.o.MaxDelete.byDefault() {
-		held = errors.New("the Source's list is empty all at once; if that is right, allow the deletions (Options.MaxDelete)")
+		held = errors.New("the Source's list is suddenly empty; if that is right, allow the deletions (Options.MaxDelete)")
 	}
 	return r.deleteAll(ctx, extra, t, "the Source does not list it any more", held)
 }
 
-// deleteAll carries out deletions. Of the files that no other set lists it deletes all or
-// none: none if held is an error, or if Options.MaxDelete does not allow as many.
+// deleteAll carries out deletions. It deletes all files that no other set lists, or none of them
+// if held is an error or if Options.MaxDelete does not allow so many.
 func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, why string, held error) error {
 	if len(wants) == 0 {
 		return nil
 	}
-	r.deleting.Lock() // so that the share is not used twice, and no other run ends a membership of one of them
+	r.deleting.Lock() // so that MaxDelete is not used twice, and no other run ends a membership of one of them
 	defer r.deleting.Unlock()
 	files := 0
 	for i := range wants {
@@ -53,11 +53,11 @@ func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, w
 	return r.carryOut(ctx, t, "deletions", len(wants), each(wants))
 }
 
-// tooMany returns an error if so many deletions are not allowed now. Called with deleting
-// held.
+// tooMany returns an error if so many deletions are not allowed now. The caller has locked
+// deleting.
 func (r *reconciler) tooMany(n int, why string) error {
 	lately := r.state.deletes(time.Now())
-	allowed := max(0, r.o.MaxDelete.of(r.state.count()+lately)-lately) // of what there was an hour ago
+	allowed := max(0, r.o.MaxDelete.of(r.state.count()+lately)-lately) // of the files an hour ago
 	if n <= allowed {
 		return nil
 	}

@@ -27,17 +27,16 @@ type desired struct {
 	// unlisted says that no Change List repeats the change, so its deletion is recorded.
 	unlisted bool
 
-	force bool  // the file in the copy is not to be trusted
+	force bool  // do not trust the file in the copy
 	tries int   // of earlier runs
 	again bool  // it comes from a failure, and is dropped if the failure is gone
 	mark  bool  // only record that the set lists it
-	held  error // why its file must not be deleted now; nil: it may
+	held  error // why its file must not be deleted now; nil: it may be deleted
 
 	open func() (io.ReadCloser, error) // its content in a package; nil: it is in none
 }
 
-// mirror is a link to the same bytes (duplicate), or to others that serve as well
-// (alternate).
+// mirror is a link to the same bytes (duplicate), or to an acceptable replacement (alternate).
 type mirror struct {
 	URL       string `json:"url"`
 	Alternate bool   `json:"alternate,omitempty"`
@@ -82,21 +81,21 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 	return w
 }
 
-// asListed returns what an entry of a list or dump of resources describes: that the
-// resource exists. What it says of changes does not count, so it cannot delete past
-// Options.MaxDelete.
+// asListed returns what an entry of a list or dump of resources describes: that the resource
+// exists. Its change type is ignored, so that it cannot delete more than Options.MaxDelete
+// allows.
 func asListed(w desired) desired {
 	w.change, w.changedAt = "", time.Time{}
 	return w
 }
 
-// Pauses between the tries of a failure, while following.
+// Waits between the tries of a failure, while following.
 const (
 	againFirst = 2 * time.Second
 	againMax   = time.Hour
 )
 
-// backoff returns the pause after so many tries in a row: 2 s, 4 s, and so on up to most.
+// backoff returns the wait after so many tries in a row: 2 s, 4 s, and so on up to most.
 func backoff(tries int, most time.Duration) time.Duration {
 	return min(againFirst<<min(tries, 12), most)
 }

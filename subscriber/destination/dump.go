@@ -83,14 +83,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// holeError says that a Change Dump lacks what happened within an interval.
+// holeError says that a Change Dump does not have the changes of an interval.
 type holeError struct {
 	dump        string
 	from, until time.Time
 }
 
 func (e *holeError) Error() string {
-	return fmt.Sprintf("%s: no package of the Change Dump has what happened between %s and %s",
+	return fmt.Sprintf("%s: no package of the Change Dump has the changes between %s and %s",
 		e.dump, resourcesync.FormatDatetime(e.from), resourcesync.FormatDatetime(e.until))
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
-// An application brings a copy in step with its Source, proves it, and then polls the
+// An application brings a copy in sync with its Source, proves it, and then polls the
 // Source until it is ended. With Options.Callback, and Copy.Handler mounted there, changes
 // are pushed.
 func Example() {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	followAgain = 10 * time.Second // after changes could not be carried out
+	followAgain = 10 * time.Second // wait after changes could not be carried out
 	waitMost    = 5 * time.Minute  // between tries to begin with a Source that is away or not ready
 	gather      = 10 * time.Millisecond
 	retrySweep  = time.Second
-	retryShare  = 20               // part of the time that looking for what is to be tried again may take
-	setsEvery   = time.Hour        // is the Source asked for sets that are new
-	dueEvery    = 10 * time.Minute // is a baseline tried again that the Source has not yet
+	retryShare  = 20               // 1/retryShare of the time may go into looking for failures to try again
+	setsEvery   = time.Hour        // between questions for new sets of the Source
+	dueEvery    = 10 * time.Minute // between tries of a baseline that the Source does not have yet
 )
 
-// Follow brings the copy in step with the Source and keeps it so until ctx ends:
-// changes that are pushed to Handler at once, others every Options.PollEvery. What could not be had is tried again, after ever longer pauses up to
-// an hour. It waits for a Source that is away or not ready when it begins. It returns
-// nil when ctx ends; an error says that the copy's own state could not be worked with,
-// or, where there is no copy yet, why the address leads to no Source that can be copied,
-// whatever time passes (subscriber.Away).
+// Follow brings the copy in sync with the Source and keeps it in sync until ctx ends. It applies
+// changes that are pushed to Handler at once, and others every Options.PollEvery. It retries
+// resources that could not be fetched, at longer and longer intervals of up to an hour. At the
+// start it waits for a Source that is unavailable or not ready. It returns nil when ctx ends. An
+// error says that the state of the copy cannot be used. If there is no copy yet, an error can
+// also say why the address leads to no Source that can be copied, now or later (subscriber.Away).
 func (c *Copy) Follow(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -42,14 +42,14 @@ func (c *Copy) Follow(ctx context.Context) error {
 	return c.follower.run(ctx)
 }
 
-// follower keeps sets in step: it waits for pushes, for the next poll, for the next try,
-// and has the syncer do the rest.
+// follower keeps sets in sync. It waits for pushes, the next poll and the next try, and the
+// syncer does the rest.
 type follower struct {
 	o        *Options
 	log      *slog.Logger
 	syncer   *syncer
 	handlers handlers
-	synced   sync.Map // when each set was last brought in step, by its name
+	synced   sync.Map // when each set was last brought in sync, by its name
 }
 
 // run follows all sets, and those that the Source gets later, until ctx ends.
@@ -104,10 +104,11 @@ type followed struct {
 	ended  chan struct{}
 }
 
-// firstSets are the Source's sets. It waits for a Source that is away, not ready, or
-// offers nothing yet, as it may be started later. What a person has to change ends it:
-// an address that leads to no Source, a token that is not accepted, a host that is not
-// allowed. Where there is a copy it once was right, so that nothing ends it.
+// firstSets returns the Source's sets. It waits for a Source that is unavailable, not ready, or
+// offers nothing yet, because the Source may start later. Without a copy, it returns an error
+// that only a person can fix: an address that leads to no Source, a token that is not accepted, a
+// host that is not allowed. If there is a copy, the settings were right once, so it waits
+// whatever the error.
 func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 	for tries := 0; ; tries++ {
 		sets, err := f.syncer.source.sets(ctx)
@@ -121,7 +122,7 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 		if status := (*subscriber.StatusError)(nil); errors.As(err, &status) {
 			wait = max(wait, min(status.RetryAfter, waitMost))
 		}
-		f.log.Warn(fmt.Sprintf("the Source is away or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
+		f.log.Warn(fmt.Sprintf("the Source is unavailable or not ready; it is asked again in %v", wait), "event", "source_failed", "wait", wait, "error", err)
 		if !clock.Sleep(ctx, wait) {
 			return nil, nil
 		}
@@ -152,7 +153,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 		look = func() {
 			select {
 			case looks <- struct{}{}:
-			default: // it is to look already
+			default: // a check is requested already
 			}
 		}
 	}
@@ -170,10 +171,10 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	return f.consume(ctx, set, s, looks)
 }
 
-// inStep notes that a set has just been brought in step.
+// inStep records that a set has just been brought in sync.
 func (f *follower) inStep(set namedSet) { f.synced.Store(set.name, time.Now()) }
 
-// baselineOf takes a baseline of a set, and tells of it.
+// baselineOf makes a baseline of a set, and logs the result.
 func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 	t := newTally(f.o.Source)
 	st, err := f.syncer.catchUp(ctx, set, f.syncer.state.set(set.name), t)
@@ -181,10 +182,10 @@ func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, erro
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		f.log.Warn("the baseline could not be taken; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
+		f.log.Warn("the baseline could not be made; it is tried again", "event", "baseline_failed", "set", set.name, "error", err)
 	case r.Baseline != "":
 		f.inStep(set)
-		f.log.Info("the baseline is there", "event", "baseline_done", "set", set.name,
+		f.log.Info("the baseline is complete", "event", "baseline_done", "set", set.name,
 			"copied", r.Copied, "deleted", r.Deleted, "failed", r.Failed, "held", r.Held, "from", r.Baseline)
 	}
 	return st, err
@@ -205,10 +206,10 @@ func (f *follower) poll(ctx context.Context, set namedSet) error {
 	}
 }
 
-// consume carries out what the stream hands on, what comes close together at once. It
-// looks for what was not pushed whenever it is told to.
+// consume carries out the changes of the stream. Changes that come close together are carried out
+// together. It checks for changes that were not pushed whenever that is requested.
 func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks <-chan struct{}) error {
-	feed := make(chan subscriber.Change, together) // what comes while others are carried out
+	feed := make(chan subscriber.Change, together) // changes that come while others are carried out
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	defer reader.Wait()
@@ -216,7 +217,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	reader.Go(func() {
 		defer close(feed)
 		for change := range s.Changes(ctx) {
-			change.Content = nil // a topic may have it, a copy has not
+			change.Content = nil // a copy does not use content
 			select {
 			case feed <- change:
 			case <-ctx.Done():
@@ -240,7 +241,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 		case <-due.C:
 			switch {
 			case needsBaseline(set, f.syncer.state.set(set.name)):
-				_, _ = f.baselineOf(ctx, set) // it tells
+				_, _ = f.baselineOf(ctx, set) // it logs its error
 			case set.pushOnly() && !inForce(s):
 				f.syncNow(ctx, set)
 			}
@@ -248,8 +249,8 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	}
 }
 
-// applyBatch carries changes out, until that works or ctx ends, and commits them. An
-// error is that of the commit.
+// applyBatch carries out changes, until that succeeds or ctx ends, and commits them. The error is
+// that of the commit.
 func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
 	for {
 		err := f.syncer.apply(ctx, set, batch, newTally(f.o.Source))
@@ -270,15 +271,15 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 		return err
 	}
 	if last.NeedsBaseline {
-		f.log.Warn("changes were missed that can't be had; a baseline is taken", "event", "baseline_needed", "set", set.name)
-		_, _ = f.baselineOf(ctx, set) // it tells, and is tried again
+		f.log.Warn("missed changes are lost; a new baseline is made", "event", "baseline_needed", "set", set.name)
+		_, _ = f.baselineOf(ctx, set) // it logs its error, and is tried again
 		return nil
 	}
 	return f.syncer.pushedUntil(set, last.Until)
 }
 
-// gatherFrom takes what comes within a moment, as far as a change that says that a
-// baseline is needed.
+// gatherFrom returns the changes that come within a moment, up to one that says that a baseline
+// is needed.
 func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscriber.Change {
 	batch := []subscriber.Change{first}
 	timer := time.NewTimer(gather)

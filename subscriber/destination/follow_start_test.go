@@ -79,7 +79,7 @@ func TestFollowWaitsForTheSource(t *testing.T) {
 				case line := <-lines:
 					if strings.Contains(line, "event=source_failed") {
 						if said++; said == 1 {
-							if !strings.Contains(line, "the Source is away or not ready; it is asked again in 2s") {
+							if !strings.Contains(line, "the Source is unavailable or not ready; it is asked again in 2s") {
 								t.Errorf("the log says %s", line)
 							}
 							ready()

@@ -12,12 +12,12 @@ import (
 	"github.com/rshub/rshub/internal/base/disk"
 )
 
-// guarded are names, besides those that begin with a dot, of files and folders that
-// programs look for wherever they are, and act upon without being asked: whoever may
-// write one of these has commands run, settings changed or a site taken down.
+// guarded are names of files and folders to which programs react wherever they find them, besides
+// names that begin with a dot. A Source that could write one of these could run commands, change
+// settings or take a site down.
 var guarded = map[string]bool{
-	// Version control. A HEAD makes a repository of any folder (with config, objects
-	// and refs), and a config names commands.
+	// Version control. HEAD, config, objects and refs make any folder a repository, and config
+	// names commands.
 	"head": true, "cvs": true, "_svn": true, "_darcs": true, "_fossil_": true,
 	// Web servers.
 	"web.config": true, "global.asax": true, "app_offline.htm": true, "web-inf": true, "meta-inf": true, "php.ini": true,
@@ -25,9 +25,9 @@ var guarded = map[string]bool{
 	"desktop.ini": true, "autorun.inf": true, "folder.htt": true, "thumbs.db": true,
 }
 
-// guards reports whether a name must not be in the copy as it is: it begins with a dot,
-// or is one of guarded, as some file system or program sees it. Names of the copy's own
-// state are guarded whatever is allowed, and so are those of which nothing is seen.
+// guards reports whether a name must not be in the copy unchanged, because some file system or
+// program sees it as one of guarded or as a name with a dot in front. Names of the copy's own
+// state, and names without visible characters, are guarded even if a pattern allows them.
 func (n naming) guards(name string) bool {
 	as := seen(name)
 	switch {
@@ -42,22 +42,21 @@ func (n naming) guards(name string) bool {
 	})
 }
 
-// guardsPath reports whether a path of the copy has a name that it would not get any
-// more.
+// guardsPath reports whether a path of the copy contains a name that would not be written today.
 func (n naming) guardsPath(p string) bool {
 	return slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return n.guards(name) || mayBeShort(name) })
 }
 
-// isOwn reports whether a name, as it is seen, is that of the folder of the copy's own
-// state, its short name, or that of the marker of such folders.
+// isOwn reports whether a name, as seen returns it, is that of the state folder, its short name,
+// or that of the marker of such folders.
 func isOwn(as string) bool {
 	short, isShort := strings.CutPrefix(as, "rssub~")
 	return as == stateName || as == disk.Marker || isShort && strings.Trim(short, "0123456789") == ""
 }
 
-// seen is a name as the most generous file system or program sees it: one that folds
-// case, ignores characters that are not shown, takes characters for others that look
-// like them, and drops points and spaces at the end.
+// seen returns a name as the most tolerant file system or program sees it. Such a program ignores
+// case and invisible characters, does not distinguish characters that look alike, and drops dots
+// and spaces at the end.
 func seen(name string) string {
 	name = norm.NFKC.String(strings.Map(shown, norm.NFKC.String(name)))
 	name = strings.ToLower(strings.ToUpper(name))
@@ -67,7 +66,7 @@ func seen(name string) string {
 	return name
 }
 
-// shown drops characters that are not shown.
+// shown drops invisible characters.
 func shown(r rune) rune {
 	if unicode.In(r, unicode.Cf, unicode.Mn, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 		return -1
@@ -75,15 +74,15 @@ func shown(r rune) rune {
 	return r
 }
 
-// mayBeShort reports whether a name is like a short one, as it is or as it is seen.
+// mayBeShort reports whether a name, or what seen returns for it, looks like a short name.
 func mayBeShort(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.Contains(seen(name), "~") && (isShort(lower) || isShort(strings.Map(shown, lower)) || isShort(seen(name)))
 }
 
-// isShort reports whether a name, in lower case, may be one that a file system gives to a
-// file beside its own: at most eight characters, of which the last are ~ and a number or
-// one letter, and at most three behind a point. So .git is git~1 on Windows.
+// isShort reports whether a name, in lower case, looks like a short name that a file system adds
+// to a long one: at most eight characters, which end with ~ and a number or one letter, and at
+// most three after a dot. On Windows .git is also git~1.
 func isShort(as string) bool {
 	base, extension, _ := strings.Cut(as, ".")
 	i := strings.LastIndexByte(base, '~')
@@ -95,5 +94,5 @@ func isShort(as string) bool {
 	return letter || number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// isTilde reports whether a character is a ~ to some.
+// isTilde reports whether some programs see a character as ~.
 func isTilde(r rune) bool { return strings.Contains(norm.NFKC.String(string(r)), "~") }

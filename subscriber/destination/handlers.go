@@ -16,16 +16,16 @@ type stream struct {
 	*subscriber.Subscriber
 }
 
-// handlers are the streams of the sets, by the segment of the path of the callback that leads
-// to each; nil: nobody pushes to the set.
+// handlers are the streams of the sets, by the segment of the path of the callback that leads to
+// each; nil: no hub pushes to the set.
 type handlers struct {
 	mu      sync.Mutex
 	by      map[string]*stream
-	known   bool // Follow knows which there are
-	waiting int  // those that are not there yet
+	known   bool // Follow knows the sets
+	waiting int  // streams that are not there yet
 }
 
-// get returns the one for a path, and whether there will be no others.
+// get returns the stream for a path, and whether no other streams will follow.
 func (h *handlers) get(path string) (*stream, bool) {
 	segments := strings.Split(path, "/")
 	h.mu.Lock()
@@ -54,8 +54,8 @@ func (h *handlers) expect(n int) {
 	h.waiting, h.known = h.waiting+n, true
 }
 
-// Handler is what hubs call at Options.Callback and below it. Until Follow has
-// opened the set in question it answers 503, so that hubs come again.
+// Handler answers hubs at Options.Callback and below it. Until Follow has opened the set in
+// question it answers 503, so that hubs try again.
 func (c *Copy) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ready := c.follower.handlers.get(r.URL.Path)

@@ -10,8 +10,8 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
-// host is the state of a host: how many requests it gets at once, and until when it asked
-// to be left alone.
+// host is the state of a host: how many requests it gets at once, and until when it asked for a
+// pause.
 type host struct {
 	name  string
 	slots chan struct{} // one element for each request that may be sent now
@@ -83,7 +83,7 @@ func (h *host) wait(ctx context.Context) error {
 		case down > 0:
 			return &awayError{h.name, "did not answer many times in a row", down}
 		case pause > hostPauseMax:
-			return &awayError{h.name, "asked to be left alone", pause}
+			return &awayError{h.name, "asked for a pause", pause}
 		case pause <= 0:
 			return nil
 		}
@@ -93,7 +93,8 @@ func (h *host) wait(ctx context.Context) error {
 	}
 }
 
-// worse counts a failure, and lets the host rest after many in a row. Called with mu held.
+// worse counts a failure, and stops requests to the host for a while after many in a row. The
+// caller has locked mu.
 func (h *host) worse() {
 	if h.bad++; h.bad >= 20+2*cap(h.slots) {
 		h.down = time.Now().Add(hostRest)

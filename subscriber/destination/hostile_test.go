@@ -50,7 +50,7 @@ func TestHostileLists(t *testing.T) {
 		list func(s *source) http.HandlerFunc
 		want string // in the error, or the problem
 	}{
-		"empty": {func(*source) http.HandlerFunc { return answer(document("urlset", "resourcelist", "")) }, "empty all at once"},
+		"empty": {func(*source) http.HandlerFunc { return answer(document("urlset", "resourcelist", "")) }, "is suddenly empty"},
 		"cut off": {func(s *source) http.HandlerFunc {
 			return answer(document("urlset", "resourcelist", "<url><loc>"+s.URL+"/data/a</loc></url>")[:260])
 		}, "resourcelist.xml"},
@@ -74,11 +74,11 @@ func TestHostileLists(t *testing.T) {
 		"endless":          {func(*source) http.HandlerFunc { return endless }, "more than 67108864 bytes"},
 		"another kind":     {func(s *source) http.HandlerFunc { return s.serveChanges }, `capability "changelist"`},
 		"a page":           {func(*source) http.HandlerFunc { return answer("<html><body>Welcome</body></html>") }, "resourcelist.xml"},
-		"another host":     {func(*source) http.HandlerFunc { return redirect("http://other.example/list.xml") }, "other.example:80 is another host than the Source's; allow it by Options.Hosts"},
+		"another host":     {func(*source) http.HandlerFunc { return redirect("http://other.example/list.xml") }, "other.example:80 is not the Source's host; if you trust it, allow it with Options.Hosts"},
 		"cloud metadata":   {func(*source) http.HandlerFunc { return redirect("http://169.254.169.254/latest/meta-data") }, "169.254.169.254"},
 		"a file":           {func(*source) http.HandlerFunc { return redirect("file:///etc/passwd") }, "no http or https URL"},
 		"in circles":       {func(*source) http.HandlerFunc { return redirect("/resourcelist.xml") }, "more than 5 redirects"},
-		"huge Retry-After": {func(*source) http.HandlerFunc { return retryLater("86400") }, "asked to be left alone"},
+		"huge Retry-After": {func(*source) http.HandlerFunc { return retryLater("86400") }, "asked for a pause"},
 		"part of elsewhere": {func(*source) http.HandlerFunc {
 			return answer(document("sitemapindex", "resourcelist", "<sitemap><loc>http://other.example/part.xml</loc></sitemap>"))
 		}, "other.example:80"},
@@ -145,7 +145,7 @@ func TestHostileResources(t *testing.T) {
 		"too short":      {answer("the"), "it has 3 bytes, and the Source says 8"},
 		"cut off":        {sized("the", "8"), "EOF"},
 		"endless":        {endless, "more than the 8 bytes"},
-		"another host":   {redirect("http://other.example/"), "other.example:80 is another host than the Source's; allow it by Options.Hosts"},
+		"another host":   {redirect("http://other.example/"), "other.example:80 is not the Source's host; if you trust it, allow it with Options.Hosts"},
 		"cloud metadata": {redirect("http://169.254.169.254/"), "169.254.169.254"},
 		"in circles":     {redirect("/data/bad"), "more than 5 redirects"},
 		"no redirect":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMovedPermanently) }, "301"},
@@ -158,7 +158,7 @@ func TestHostileResources(t *testing.T) {
 			w.Header().Set("Content-Range", "bytes 0-7/8")
 			w.WriteHeader(http.StatusPartialContent)
 			_, _ = io.WriteString(w, "the body")
-		}, "not asked for"},
+		}, "was not requested"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -321,12 +321,12 @@ func TestDamagedState(t *testing.T) {
 func TestOptionsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for what, o := range map[string]destination.Options{
-		"no address of a Source": {Source: "example.org", Dir: dir},
-		"Options.Dir is missing": {Source: "http://example.org/"},
-		"outside of it":          {Source: "http://example.org/", Dir: dir, StateDir: filepath.Join(dir, "state")},
-		"leads out of the copy":  {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: "../x"}}},
-		"the copy's own state":   {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: ".RSSUB"}}},
-		"ends with a slash":      {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/x", Dir: "x"}}},
+		"not the address of a Source": {Source: "example.org", Dir: dir},
+		"Options.Dir is missing":      {Source: "http://example.org/"},
+		"outside of it":               {Source: "http://example.org/", Dir: dir, StateDir: filepath.Join(dir, "state")},
+		"is outside of the copy":      {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: "../x"}}},
+		"folder of the copy's state":  {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: ".RSSUB"}}},
+		"ends with a slash":           {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/x", Dir: "x"}}},
 	} {
 		if c, err := destination.Open(o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/rshub/rshub/subscriber/internal/biglist"
 )
 
-// The most that a list and its parts may have, together.
+// Limits of a list and its parts together.
 const (
 	maxLists     = 16 << 30 // bytes of all
 	maxResources = 50_000_000

@@ -91,7 +91,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
 			continue
 		}
-		s.log.Warn("the Source does not name a set any more; the copy drops what no other set lists", "event", "set_gone", "set", name)
+		s.log.Warn("the Source does not name a set any more; the copy deletes resources that no other set lists", "event", "set_gone", "set", name)
 		var wants []desired
 		for url := range s.state.listedBy(name) {
 			wants = append(wants, absent(name, url))
@@ -114,8 +114,8 @@ func (s *state) changesMembership(url string, what *membershipChange) bool {
 	return !then.equal(have)
 }
 
-// listedBy yields the resources that a set lists, and those whose deletion by the set is
-// held back, with the time of the last change that said so.
+// listedBy yields the resources that a set lists, and those whose deletion by the set is delayed,
+// with the time of the last change that said so.
 func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
 		for url := range s.files() {

@@ -21,7 +21,7 @@ const (
 
 // A URL becomes a path so that no two URLs share one and any file system takes it:
 //
-//   - what stands behind the root's URL, segment by segment, percent-decoded;
+//   - the part after the root's URL, segment by segment, percent-decoded;
 //   - a byte that some file system can't have in a name, or that is no UTF-8, is
 //     written %XX; likewise a point or space at the end, the first letter of a name
 //     that Windows keeps for itself or that is guarded (guard.go), the ~ of one that
@@ -29,16 +29,15 @@ const (
 //   - an empty segment is %- and a query follows its segment behind %q;
 //   - a name over 255 bytes keeps its beginning, and ends with %~ and a hash.
 //
-// Where the result is taken by another URL, or by a folder, %~ and a hash of the
-// URL are added; where a folder of it is taken by a file, %~ and a hash are added to
-// the folder's name (assign).
+// If another URL or a folder has this path already, %~ and a hash of the URL are added. If a file
+// has the path of one of its folders, %~ and a hash are added to the folder's name (assign).
 
-// naming is that rule. The zero value guards all names that are to be guarded.
+// naming is that rule. The zero value guards all names that guard.go lists.
 type naming struct {
-	allow []string // patterns of names that are not, see Options.HiddenAllow
+	allow []string // patterns of names that are not guarded, see Options.HiddenAllow
 }
 
-// path is the path of a URL below the root with that URL.
+// path returns the path of a URL below a root with a URL.
 func (n naming) path(rootURL, rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -73,7 +72,7 @@ func (n naming) path(rootURL, rawURL string) (string, error) {
 
 const unsafe = `<>:"/\|?*`
 
-// escape makes one name of any text.
+// escape turns any text into one name.
 func (n naming) escape(s string) string {
 	if s == "" {
 		return "%-"
@@ -97,7 +96,7 @@ func (n naming) escape(s string) string {
 	return unlikeShort(out.String())
 }
 
-// unlikeShort makes a name one that is no other file's short name.
+// unlikeShort changes a name so that it cannot be another file's short name.
 func unlikeShort(name string) string {
 	if !mayBeShort(name) {
 		return name
@@ -120,8 +119,7 @@ func writeBytes(out *strings.Builder, s string) {
 	}
 }
 
-// meant reports whether what stands behind a % makes it one that path or assign
-// wrote.
+// meant reports whether the text after a % shows that path or assign wrote it.
 func meant(rest string) bool {
 	const hex = "0123456789ABCDEFabcdef"
 	if rest == "" {
@@ -154,7 +152,7 @@ func shorten(name string) string {
 	return beginning(name, nameMax-40) + "%~" + digest(name, 16)
 }
 
-// beside returns the name of what cannot have its own name.
+// beside returns a name for something whose own name is not free.
 func beside(name, of string) string {
 	const hash = "%~0123456789abcdef"
 	return beginning(name, nameMax-len(hash)) + "%~" + digest(of, 8)

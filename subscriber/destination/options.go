@@ -34,8 +34,8 @@ type Options struct {
 	// fits counts. If none fits, the folder is named after the host.
 	Roots []Root
 	// HiddenAllow are patterns (path.Match) of names that are written as they are, although
-	// programs act upon them: names that begin with a dot, such as .well-known, and those
-	// that guard.go lists. Other such names get a safe name. See docs/destination.md.
+	// programs act upon them: names that begin with a dot, such as .well-known, and those that
+	// guard.go lists. Other such names are changed to safe ones. See docs/destination.md.
 	HiddenAllow []string
 
 	// Hosts are the hosts, as host or host:port, that may be called besides that of the
@@ -95,7 +95,7 @@ type Options struct {
 	Allow []netip.Prefix
 	// Client calls all hosts. Nil: a guarded client.
 	Client subscriber.Doer
-	// Log gets the log lines. Nil: none are written.
+	// Log receives the log lines. Nil: none are written.
 	Log *slog.Logger
 	// Event is called for each file that was copied or deleted, or that failed. Progress is
 	// called now and then with how far a baseline or audit got. They must not block, and
@@ -166,12 +166,12 @@ const (
 	tryFirst     = 500 * time.Millisecond
 	askedTries   = 8 // if the host asked to come again later
 	tryMax       = 10 * time.Second
-	hostPauseMax = 5 * time.Minute  // the longest pause of a host that is waited for; a longer one is a failure
+	hostPauseMax = 5 * time.Minute  // the longest pause of a host for which a request waits; with a longer one it fails
 	hostRest     = time.Minute      // how long a host that does not answer is not called
 	stallTimeout = 30 * time.Second // for the header, and later without a byte
 	slowest      = 1 << 10          // bytes a second
 	mirrorsMax   = 8                // tried for one resource
-	resumeFrom   = 1 << 20          // bytes of a resource from which on a later try continues it
+	resumeFrom   = 1 << 20          // a later try continues a resource with at least so many bytes
 	maxProblems  = 100              // named in a Report
 	deleteWindow = time.Hour
 )
@@ -214,13 +214,13 @@ func (o *Options) check() error {
 	u, err := url.Parse(o.Source)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no address of a Source; give an http or https URL", o.Source)
+		return fmt.Errorf("%q is not the address of a Source; give an http or https URL", o.Source)
 	case o.Dir == "":
 		return errors.New("Options.Dir is missing: name the folder of the copy")
 	case o.MaxEntries < 0:
 		return errors.New("Options.MaxEntries is negative; leave it out for its default")
 	case !slices.Contains([]Baseline{BaselineAuto, BaselineList, BaselineDump}, o.Baseline):
-		return fmt.Errorf("%q is no baseline; it is %q or %q", o.Baseline, BaselineList, BaselineDump)
+		return fmt.Errorf("%q is not a kind of baseline; use %q or %q", o.Baseline, BaselineList, BaselineDump)
 	}
 	if err := websub.CheckURL("Options.Callback", o.Callback); o.Callback != "" && err != nil {
 		return err
@@ -230,7 +230,7 @@ func (o *Options) check() error {
 	}
 	for _, p := range o.HiddenAllow {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
-			return fmt.Errorf("Options.HiddenAllow: %q is no pattern of a name; write it like .well-known or .*", p)
+			return fmt.Errorf("Options.HiddenAllow: %q is not a pattern of a name; write it like .well-known or .*", p)
 		}
 	}
 	o.Roots = slices.Clone(o.Roots)
@@ -281,13 +281,13 @@ func realPath(dir string) (string, error) {
 
 func (r Root) check() error {
 	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
-		return fmt.Errorf("a root's URL %q is no http URL that ends with a slash", r.URL)
+		return fmt.Errorf("a root's URL %q must be an http or https URL that ends with a slash", r.URL)
 	}
 	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) || path.Clean(r.Dir) != r.Dir {
-		return fmt.Errorf("a root's folder %q leads out of the copy, or is not written in its shortest form", r.Dir)
+		return fmt.Errorf("a root's folder %q is outside of the copy, or is not written in its shortest form", r.Dir)
 	}
 	if top, _, _ := strings.Cut(r.Dir, "/"); isOwn(seen(top)) {
-		return fmt.Errorf("a root's folder %q is that of the copy's own state", r.Dir)
+		return fmt.Errorf("a root's folder %q is the folder of the copy's state", r.Dir)
 	}
 	return nil
 }

@@ -33,9 +33,8 @@ func partialName(url string) string { return partsDir + "/" + digest(url, 16) }
 // spaceEvery is how many bytes are written between two checks of the free disk.
 const spaceEvery = 1 << 20
 
-// partial is a resource that is being fetched. A large one is kept if the connection
-// breaks. A later try continues it if the server can prove that the resource is still the
-// same.
+// partial is a resource that is being fetched. A large one stays if the connection breaks. A
+// later try continues it if the server can prove that the resource is still the same.
 type partial struct {
 	fetcher *fetcher
 	name    string // in the copy
@@ -142,11 +141,11 @@ func (p *partial) header() http.Header {
 // begin prepares the partial for the body of a response of 200 or 206.
 func (p *partial) begin(resp *http.Response, address string, limit int64) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return &refusedError{fmt.Errorf("it came with Content-Encoding %s, which was not requested", enc)}
+		return &refusedError{fmt.Errorf("the response has Content-Encoding %s, which was not requested", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
 		if p.have == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") {
-			return errors.New("a part of it came that was not asked for")
+			return errors.New("the response has a part that was not requested")
 		}
 		if _, err := io.Copy(p.hash, io.NewSectionReader(p.f, 0, p.have)); err != nil {
 			return err
@@ -169,7 +168,7 @@ func (p *partial) begin(resp *http.Response, address string, limit int64) error 
 	case resp.ContentLength < 0 || size <= min(limit, p.reserved):
 		return nil
 	case size > limit:
-		return &mismatchError{what: fmt.Sprintf("it has %d bytes, and may have %d", size, limit)}
+		return &mismatchError{what: fmt.Sprintf("it has %d bytes, but only %d are allowed", size, limit)}
 	default:
 		return p.reserve(size)
 	}
@@ -198,7 +197,7 @@ func (p *partial) receive(body io.Reader, limit int64) error {
 	}
 	if p.have+n > limit {
 		p.keep = false
-		return &mismatchError{what: fmt.Sprintf("it has more than the %d bytes that it may have", limit)}
+		return &mismatchError{what: fmt.Sprintf("it has more than the %d bytes that are allowed", limit)}
 	}
 	return nil
 }
@@ -242,12 +241,12 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 
 // close ends a partial, and removes it unless a later try can continue it.
 func (p *partial) close() {
-	_ = p.f.Close() // again, perhaps
+	_ = p.f.Close() // it may be closed already
 	if p.keep {
 		p.fetcher.space.set(p.name, p.size)
 		return
 	}
-	if !p.moved { // else it counts until it is recorded
+	if !p.moved { // otherwise it counts until it is recorded
 		_ = p.fetcher.tree.root.Remove(p.name)
 		p.fetcher.space.set(p.name, 0)
 	}

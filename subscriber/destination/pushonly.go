@@ -83,7 +83,7 @@ func (f *follower) syncNow(ctx context.Context, set namedSet) {
 	case err == nil:
 		f.inStep(set)
 	case ctx.Err() == nil:
-		f.log.Warn("the set could not be brought in step; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
+		f.log.Warn("the set could not be brought in sync; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
 	}
 }
 

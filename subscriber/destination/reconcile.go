@@ -9,8 +9,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// reconciler brings files in step with what is known of the Source. It may be shared
-// between goroutines.
+// reconciler brings files in sync with what is known of the Source. It may be shared between
+// goroutines.
 type reconciler struct {
 	o       *Options
 	log     *slog.Logger
@@ -20,7 +20,7 @@ type reconciler struct {
 	state   *state
 
 	claims   claims
-	deleting sync.Mutex // held while deletions use up Options.MaxDelete
+	deleting sync.Mutex // locked while deletions use up Options.MaxDelete
 }
 
 func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
@@ -119,7 +119,7 @@ func (r *reconciler) removeOne(res *result, f *failure) {
 	}
 }
 
-// bringOne fetches a resource, unless it is in step.
+// bringOne fetches a resource, unless it is in sync.
 func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	if have, there := r.isInStep(res.desired); there {
 		res.file = have

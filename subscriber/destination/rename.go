@@ -15,15 +15,15 @@ import (
 // copy already.
 const namesVersion = 3
 
-// rule says by what files get their paths, so that a change of it is noticed.
+// rule describes how files get their paths, so that a change of the rule is noticed.
 func (t *tree) rule() string {
 	return fmt.Sprintf("%d folds=%v allow=%q", namesVersion, t.folds, t.names.allow)
 }
 
-// rename gives files of the copy the names that they get by the rule of now, where that is
-// another than the one they were written by: names that are guarded are written safely,
-// and those that are allowed by now as they are. A file keeps its bytes and its record. A
-// run that is cut off goes on with the next Open.
+// rename renames files of the copy if the present rule gives them other names than the rule by
+// which they were written: guarded names become safe ones, and names that are allowed now become
+// their own again. A file keeps its bytes and its record. The next Open continues a run that was
+// interrupted.
 func (t *tree) rename() error {
 	if t.state.rule() == t.rule() {
 		return nil
@@ -67,18 +67,19 @@ func (t *tree) rename() error {
 		return err
 	}
 	if moved > 0 {
-		t.log.Info("files of the copy were renamed: programs act upon the names that they had, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
+		t.log.Info("files of the copy were renamed: programs react to their old names, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}
 	return t.state.putRule(t.rule())
 }
 
-// renamed is the path that a file is to have. It is held for the file where it is another.
+// renamed returns the path that a file should have. If it is a new path, it is reserved for the
+// file.
 func (t *tree) renamed(url string, f file) (string, error) {
 	if !t.names.guardsPath(f.Path) {
 		strict := &tree{roots: t.roots}
 		was, err := strict.preferredPath(url)
 		if err != nil || was != f.Path {
-			return f.Path, nil //nolint:nilerr // it keeps the path that it got somehow
+			return f.Path, nil //nolint:nilerr // it keeps the path that it has
 		}
 		if is, err := t.preferredPath(url); err != nil || is == was {
 			return f.Path, nil //nolint:nilerr // as above
@@ -89,8 +90,8 @@ func (t *tree) renamed(url string, f file) (string, error) {
 	return t.assignNew(url)
 }
 
-// move renames a file of the copy. One that is not there, or is no file, is left to the
-// next run, which fetches it.
+// move renames a file of the copy. If it does not exist or is not a file, the next run fetches
+// it.
 func (t *tree) move(from, to string) error {
 	info, err := t.root.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() || t.throughFile(from) {

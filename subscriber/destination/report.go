@@ -28,7 +28,7 @@ type Report struct {
 	// Each resource counts once, by its last result.
 	Copied  int `json:"copied"`
 	Deleted int `json:"deleted"`
-	// Unchanged resources were in step already.
+	// Unchanged resources were in sync already.
 	Unchanged int   `json:"unchanged"`
 	Bytes     int64 `json:"bytes"` // of Copied
 	// Failed resources could not be fetched or deleted, and Held ones were not deleted
@@ -37,7 +37,7 @@ type Report struct {
 	Failed   int       `json:"failed"`
 	Held     int       `json:"held"`
 	Problems []Problem `json:"problems"`
-	// Until is how far the copy is in step with the Source; zero if its sets differ or do not
+	// Until is how far the copy is in sync with the Source; zero if its sets differ or do not
 	// state it.
 	Until time.Time `json:"until,omitzero"`
 	// Sets are those of the Source that the run reached, in the Source's order.
@@ -48,8 +48,8 @@ type Report struct {
 type SetReport struct {
 	Set      string    `json:"set"`                // the URL of its Capability List, or of the document that it has instead
 	Baseline string    `json:"baseline,omitempty"` // as in Report
-	Until    time.Time `json:"until,omitzero"`     // how far it is in step; zero: it does not state it
-	Error    string    `json:"error,omitempty"`    // why the set is not in step
+	Until    time.Time `json:"until,omitzero"`     // how far it is in sync; zero: it does not state it
+	Error    string    `json:"error,omitempty"`    // why the set is not in sync
 }
 
 // InSync reports whether the run finished everything.

@@ -19,8 +19,8 @@ const (
 type result struct {
 	desired
 	what    string
-	touched bool // Unchanged, but its record changed
-	apart   bool // Unchanged, and a failure of it stays
+	touched bool // Unchanged, except for its record
+	apart   bool // Unchanged, and its failure stays
 	file    file
 	err     error
 	took    time.Duration

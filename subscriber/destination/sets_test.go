@@ -74,7 +74,7 @@ func TestSetsOfAPage_DST01_SRC13(t *testing.T) {
 	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Equal != 6 {
 		t.Errorf("%v %+v", err, a)
 	}
-	// One that can't be had says so, and the other is in step nevertheless.
+	// One that can't be had says so, and the other is in sync nevertheless.
 	s.set("/b/resourcelist.xml", http.NotFound)
 	if r, err = c.Sync(t.Context()); err == nil || r.Sets[0].Error != "" || !strings.Contains(r.Sets[1].Error, "404") || !r.Sets[1].Until.IsZero() {
 		t.Errorf("%v %+v", err, r)

@@ -22,10 +22,10 @@ const (
 	lendEvery      = 250 * time.Millisecond
 	lendPatience   = 30 * time.Second
 	snapshotMax    = 24 * time.Hour // older snapshots were left behind
-	justNow        = time.Minute    // a partial that was written within it is being fetched
+	justNow        = time.Minute    // a partial that was written since then is being fetched
 )
 
-// lookAgain are the pauses before findings of an audit are checked again.
+// lookAgain are the waits before findings of an audit are checked again.
 var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
 // serveSnapshots writes the snapshots that are requested, until ctx ends.
@@ -122,7 +122,7 @@ func (a *audit) looksAt(name string) bool {
 // few times within some seconds, and reports those that stay.
 func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error) {
 	if repair {
-		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs the copy alone; end that process", c.live, ErrInUse)
+		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs the copy for itself; end that process", c.live, ErrInUse)
 	}
 	a, err := c.audit(ctx, false, nil)
 	for i := 0; err == nil && !a.report.InSync && i < len(lookAgain); i++ {

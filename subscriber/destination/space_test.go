@@ -96,7 +96,7 @@ func TestMaxTotal(t *testing.T) {
 	s.same(dir)
 }
 
-// A copy that stays open counts what it has once, however often it is brought in step.
+// A copy that stays open counts what it has once, however often it is brought in sync.
 func TestMaxTotalOfACopyThatStaysOpen(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
 	s.offers = []string{resourcesync.ResourceList}

@@ -91,7 +91,7 @@ type state struct {
 	db    *boltfile.DB
 	space *space
 	n     atomic.Int64          // of files
-	moved atomic.Bool           // something changed since the status was written
+	moved atomic.Bool           // the status file is out of date
 	fault atomic.Pointer[error] // why the file cannot be read any more; nil: it can
 }
 
@@ -106,7 +106,7 @@ func stateOptions() boltfile.Options {
 			filesTable.bucket, pathsBucket, failedTable.bucket, membersTable.bucket, deletesTable.bucket, setsTable.bucket, goneTable.bucket, metaBucket,
 		},
 		Format: format, Wait: time.Second, Whole: true, PassDamage: true,
-		Advice: "Move it away and sync again: what is in the copy already, and as it should be, is not fetched again",
+		Advice: "Move it away and sync again: files of the copy that are right are not fetched again",
 	}
 }
 

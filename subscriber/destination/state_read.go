@@ -24,7 +24,7 @@ func (t table[T]) get(tx *boltfile.Tx, key string) (v T, ok bool) {
 	return v, true
 }
 
-// read is get in a transaction of its own.
+// read is get in a separate transaction.
 func (t table[T]) read(s *state, key string) (v T, ok bool) {
 	s.view(func(tx *boltfile.Tx) { v, ok = t.get(tx, key) })
 	return v, ok

@@ -109,7 +109,7 @@ type records map[string]record
 type record struct {
 	file   *file             // it is in the copy, and this is its new record
 	gone   bool              // it is not in the copy any more
-	well   bool              // it is as it should be
+	well   bool              // it is in sync
 	failed *failure          // it could not be fetched or deleted
 	pushed *deletion         // it was pushed as deleted, and no Change List repeats that
 	says   *membershipChange // which sets list it, or do not any more
@@ -145,7 +145,7 @@ func (w *writer) store(url string, r record, fold func(string) string) {
 		if r.file != nil || r.gone || r.well {
 			failedTable.delete(w, url)
 		}
-	case !r.failed.Change.Removes() || len(m) == 0: // or another set lists it by now
+	case !r.failed.Change.Removes() || len(m) == 0: // another set may list it by now
 		failedTable.put(w, url, *r.failed)
 	}
 	if r.pushed != nil {
@@ -183,8 +183,8 @@ func (s *state) forgetSet(name string) error {
 	return s.update(func(w *writer) { setsTable.delete(w, name) })
 }
 
-// rekey records the paths as fold returns them now. If two files get the same path, the
-// second file is forgotten, and is fetched again to a path of its own.
+// rekey records the paths as fold returns them now. If two files get the same path, the second
+// file is forgotten, and is fetched again to another path.
 func (s *state) rekey(fold func(string) string) error {
 	return s.update(func(w *writer) {
 		w.keep(w.Clear(pathsBucket))

@@ -19,33 +19,33 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// SetStatus is what there is to know about one set of the copy.
+// SetStatus is the status of one set of the copy.
 type SetStatus struct {
-	// Set is the URL of its Capability List, or of what it has instead; empty where its
+	// Set is the URL of its Capability List, or of the document that it has instead; empty if its
 	// folder does not say it.
 	Set string `json:"set,omitempty"`
-	// Status is that of its stream of changes; AsOf is zero where it has none.
+	// Status is that of its stream of changes; AsOf is zero if it has none.
 	subscriber.Status
-	// BaselineAt is as of when its last baseline was.
+	// BaselineAt is the time of the state of the Source that its last baseline copied.
 	BaselineAt time.Time `json:"baseline_at,omitzero"`
-	// SyncedAt is when a baseline, pulled changes or pushed ones were last carried out since
-	// the start; zero: none were, or it is unknown, as it always is to ReadStatus.
+	// SyncedAt is when a baseline or changes were last carried out since the start. Zero: nothing
+	// was carried out yet, or the time is unknown. ReadStatus never knows it.
 	SyncedAt time.Time `json:"synced_at,omitzero"`
-	// Failed are the resources that could not be had, and DeletionsHeld the files that the
-	// Source has not any more and that Options.MaxDelete keeps. Held are the URLs of the
-	// first of these.
+	// Failed counts the resources that could not be fetched. DeletionsHeld counts the files that
+	// the Source no longer has and that Options.MaxDelete keeps. Held are the URLs of the first
+	// of these.
 	Failed        int      `json:"failed"`
 	DeletionsHeld int      `json:"deletions_held"`
 	Held          []string `json:"held,omitempty"`
 }
 
 const (
-	statusFile  = "copy.json" // what ReadStatus reads beside the streams, since a running Copy has the state locked
+	statusFile  = "copy.json" // for ReadStatus, since a running Copy has the state locked
 	statusEvery = 2 * time.Second
 	statusHeld  = 10 // URLs of a set that are named
 )
 
-// keepStatus writes the status for those who look from outside, until ctx ends.
+// keepStatus writes the status for other processes, until ctx ends.
 func (c *Copy) keepStatus(ctx context.Context) {
 	for again := true; again; again = clock.Sleep(ctx, statusEvery) {
 		if err := c.writeStatus(); err != nil {
@@ -54,7 +54,7 @@ func (c *Copy) keepStatus(ctx context.Context) {
 	}
 }
 
-// writeStatus writes what there is to know of each set, if that may be another by now.
+// writeStatus writes the status of each set, if it may have changed.
 func (c *Copy) writeStatus() error {
 	if c.o.DryRun || !c.state.moved.Swap(false) {
 		return nil
@@ -91,8 +91,8 @@ func (c *Copy) writeStatus() error {
 	return atomicfile.WriteBytes(filepath.Join(c.o.StateDir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
-// Status returns the status of each set while Follow runs, in the order of their URLs. What
-// concerns single files is some seconds old.
+// Status returns the status of each set while Follow runs, in the order of their URLs. The counts
+// of files are some seconds old.
 func (c *Copy) Status() ([]SetStatus, error) {
 	var out []SetStatus
 	if counted := c.counted.Load(); counted != nil {
@@ -124,11 +124,11 @@ func setOf(all *[]SetStatus, set string) *SetStatus {
 	return &(*all)[i]
 }
 
-// Ready returns nil if Follow has a baseline of every set and takes notifications, otherwise
+// Ready returns nil if Follow has a baseline of every set and accepts notifications, otherwise
 // why not.
 func (c *Copy) Ready() error {
 	if _, whole := c.follower.handlers.get(""); !whole {
-		return errors.New("there is no baseline of every set yet; the log says what it waits for")
+		return errors.New("not every set has a baseline yet; the log says what it waits for")
 	}
 	return nil
 }
@@ -147,11 +147,11 @@ func (c *Copy) Stored() error {
 	return errors.Join(errs...)
 }
 
-// setName is the file, beside a set's stream, that says which set it is: the names of
-// folders don't, and the state itself can't be read while a Copy has it.
+// setName is the file beside a set's stream that names the set. The name of the folder does not,
+// and the state itself can't be read while a Copy has it open.
 const setName = "set"
 
-// nameSet notes whose stream is in a folder.
+// nameSet records which set's stream is in a folder.
 func nameSet(dir, set string) error {
 	if readSetName(dir) == set {
 		return nil
@@ -159,7 +159,7 @@ func nameSet(dir, set string) error {
 	return atomicfile.WriteBytes(filepath.Join(dir, setName), atomicfile.Options{Durability: atomicfile.Volatile}, []byte(set+"\n"))
 }
 
-// readSetName is what nameSet noted; empty: nothing.
+// readSetName returns what nameSet recorded; empty: nothing.
 func readSetName(dir string) string {
 	raw, err := os.ReadFile(filepath.Join(dir, setName)) //nolint:gosec // the folder is the caller's
 	if err != nil {
@@ -168,9 +168,9 @@ func readSetName(dir string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// ReadStatus reads the status of each set of the copy whose Options.StateDir is dir, in
-// the order of their URLs; it may be worked on in another process, and is seconds behind
-// then. Beside an error are those that could be read.
+// ReadStatus reads the status of each set of the copy whose Options.StateDir is dir, in the order
+// of their URLs. If another process works on the copy, the status is some seconds old. With an
+// error it returns the sets that could be read.
 func ReadStatus(dir string) ([]SetStatus, error) {
 	dirs, err := filepath.Glob(filepath.Join(dir, "set-*"))
 	if err != nil {

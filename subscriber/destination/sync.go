@@ -18,8 +18,8 @@ import (
 // together is how many changes are applied and committed together.
 const together = 1000
 
-// syncer brings sets in step with the Source. It decides which lists and changes are read,
-// and how far they count.
+// syncer brings sets in sync with the Source. It decides which lists and changes are read, and
+// how far they count.
 type syncer struct {
 	o          *Options
 	log        *slog.Logger
@@ -29,12 +29,11 @@ type syncer struct {
 	reconciler *reconciler
 }
 
-// Sync brings the copy in step with the Source by pulling. The first time it makes a
-// baseline of each set. Later it reads the Change Lists or Change Dumps, or makes a new
-// baseline if these do not reach back far enough or do not exist. Resources that failed
-// are in the Report and are no error. An error says that the Source, or the state of the
-// copy, cannot be used (*HostError, *subscriber.StatusError, ErrBehind among others); what
-// was done before it stays done.
+// Sync brings the copy in sync with the Source by pulling. The first time it makes a baseline of
+// each set. Later it reads the Change Lists or Change Dumps, or makes a new baseline if these do
+// not reach back far enough or do not exist. Resources that failed are in the Report and are no
+// error. An error says that the Source, or the state of the copy, cannot be used (*HostError,
+// *subscriber.StatusError, ErrBehind among others); what was done before it stays done.
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
 	t.DryRun = c.o.DryRun
@@ -75,7 +74,7 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 	return errors.Join(failed, s.reconciler.tryAgain(ctx, t, time.Time{}))
 }
 
-// syncSet brings one set in step, and returns the time of the state that it has then.
+// syncSet brings one set in sync, and returns the time of the state that it has then.
 func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := s.state.set(set.name)
 	if err := s.recordSource(set, &st); err != nil {

@@ -16,27 +16,27 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 )
 
-// tree is the files of the copy: it gives each resource a path of its own, and deletes and
-// renames. It may be shared between goroutines.
+// tree is the files of the copy. It gives each resource its own path, and deletes and renames
+// files. It may be shared between goroutines.
 type tree struct {
 	roots []Root
 	root  *os.Root // the copy's folder
 	state *state
 	names naming
-	folds bool // the file system takes a.txt and A.txt for one, or two forms of a name
+	folds bool // to the file system a.txt and A.txt are one file, or two forms of a name are
 	log   *slog.Logger
 
 	placing sync.Mutex
-	placed  map[string]string // URLs by the folded paths that they were given and that are not recorded yet
-	above   map[string]int    // how many of them are below a folder
+	placed  map[string]string // URLs by the folded paths that were assigned to them and are not recorded yet
+	above   map[string]int    // how many of these paths are below a folder
 }
 
 func newTree(o *Options, root *os.Root, state *state) *tree {
 	return &tree{roots: o.Roots, root: root, state: state, names: naming{o.HiddenAllow}, log: o.Log, placed: map[string]string{}, above: map[string]int{}}
 }
 
-// probeFolding finds out whether the file system takes one of two names for the other
-// that differ in case, in their normal form, or in what is not shown.
+// probeFolding finds out whether two names are one file to the file system, if they differ only
+// in case, normal form or invisible characters.
 func (t *tree) probeFolding() bool {
 	const probe = stateName + "/Prob\u00e9"
 	if t.root.WriteFile(probe, nil, 0o600) != nil {
@@ -49,14 +49,13 @@ func (t *tree) probeFolding() bool {
 	})
 }
 
-// foldsState reports whether the file system takes two names that differ in case for one,
-// by the folder of the state, without writing.
+// foldsState finds out the same about case with the folder of the state, without writing.
 func (t *tree) foldsState() bool {
 	_, err := t.root.Lstat(strings.ToUpper(stateName))
 	return err == nil
 }
 
-// rootOf is the root that a URL belongs to.
+// rootOf returns the root that a URL belongs to.
 func (t *tree) rootOf(rawURL string) Root {
 	best := Root{}
 	for _, r := range t.roots {
@@ -78,7 +77,7 @@ func (t *tree) rootOf(rawURL string) Root {
 	return Root{URL: u.Scheme + "://" + u.Host + "/", Dir: t.names.hostDir(u.Scheme, host)}
 }
 
-// hostDir is the folder of a host: each scheme, host and port has its own.
+// hostDir returns the folder of a host. Each scheme, host and port has its own.
 func (n naming) hostDir(scheme, host string) string {
 	name := strings.NewReplacer(":", "_", "[", "", "]", "").Replace(host)
 	if scheme != "https" && scheme != "http" {
@@ -87,11 +86,11 @@ func (n naming) hostDir(scheme, host string) string {
 	return n.escape(name)
 }
 
-// preferredPath is the path that a URL would have if nothing else had it.
+// preferredPath returns the path of a URL, unless something else has that path.
 func (t *tree) preferredPath(rawURL string) (string, error) {
 	root := t.rootOf(rawURL)
 	if root.URL == "" {
-		return "", fmt.Errorf("%q is no address", rawURL)
+		return "", fmt.Errorf("%q is not a URL", rawURL)
 	}
 	p, err := t.names.path(root.URL, rawURL)
 	if err != nil {
@@ -100,9 +99,8 @@ func (t *tree) preferredPath(rawURL string) (string, error) {
 	return path.Join(root.Dir, p), nil
 }
 
-// assign is the path at which a URL is kept: the one it has, or else the preferred one, or
-// where that is taken one beside it. Until it is recorded, or given up by release,
-// no other URL gets it.
+// assign returns the path for a URL: the one it has, or else the preferred one, or one beside it
+// if that is not free. No other URL gets the path until it is recorded, or given up with release.
 func (t *tree) assign(rawURL string) (string, error) {
 	t.placing.Lock()
 	defer t.placing.Unlock()
@@ -112,7 +110,8 @@ func (t *tree) assign(rawURL string) (string, error) {
 	return t.assignNew(rawURL)
 }
 
-// assignNew is assign for a URL that is not to stay where it is. Called with placing held.
+// assignNew is assign for a URL that must get another path than it has. The caller has locked
+// placing.
 func (t *tree) assignNew(rawURL string) (string, error) {
 	wish, err := t.preferredPath(rawURL)
 	if err != nil {
@@ -137,10 +136,10 @@ func (t *tree) assignNew(rawURL string) (string, error) {
 	return "", fmt.Errorf("%s has no place in the copy: %s is taken", rawURL, wish)
 }
 
-// folderAt reports whether a path is that of a folder, or may become one: no file is
-// there, and none is about to be. Called with placing held.
+// folderAt reports whether there is or may be a folder at a path: no file is there, and no file
+// will be. The caller has locked placing.
 func (t *tree) folderAt(dir string) bool {
-	if dir == "." || t.above[t.fold(dir)] > 0 { // something else is on its way into it
+	if dir == "." || t.above[t.fold(dir)] > 0 { // another file will be in it
 		return true
 	}
 	if info, err := t.root.Lstat(dir); err == nil {
@@ -149,8 +148,8 @@ func (t *tree) folderAt(dir string) bool {
 	return t.owner(t.fold(dir)) == ""
 }
 
-// isFree reports whether a URL may be kept at a path: no other URL is, nor anything
-// below it. Called with placing held.
+// isFree reports whether a URL may get a path: no other URL has it, and nothing is below it. The
+// caller has locked placing.
 func (t *tree) isFree(p, rawURL string) bool {
 	key := t.fold(p)
 	if owner := t.owner(key); owner != "" && owner != rawURL {
@@ -163,7 +162,7 @@ func (t *tree) isFree(p, rawURL string) bool {
 	return (err != nil || !info.IsDir()) && !t.state.below(key)
 }
 
-// owner is the URL that has a path, or was given it a moment ago; empty: none.
+// owner returns the URL that has a path, or to which it was just assigned; empty: none.
 func (t *tree) owner(key string) string {
 	if u := t.placed[key]; u != "" {
 		return u
@@ -171,7 +170,7 @@ func (t *tree) owner(key string) string {
 	return t.state.owner(key)
 }
 
-// reserve keeps a path for a URL. Called with placing held.
+// reserve reserves a path for a URL. The caller has locked placing.
 func (t *tree) reserve(key, rawURL string) {
 	if t.placed[key] == "" {
 		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
@@ -181,7 +180,7 @@ func (t *tree) reserve(key, rawURL string) {
 	t.placed[key] = rawURL
 }
 
-// release lets go of a path that a URL was given.
+// release gives up a path that was assigned to a URL.
 func (t *tree) release(p string) {
 	t.placing.Lock()
 	defer t.placing.Unlock()
@@ -197,9 +196,9 @@ func (t *tree) release(p string) {
 	}
 }
 
-// fold is a path as the file system of the copy tells it from others. One that folds
-// anything is taken to fold all that any does: case, normal forms, and characters that
-// are not shown.
+// fold returns a path so that two paths are equal if the file system of the copy does not
+// distinguish them. If the file system folds anything, fold assumes that it folds everything:
+// case, normal forms and invisible characters.
 func (t *tree) fold(p string) string {
 	if !t.folds {
 		return p
@@ -208,7 +207,7 @@ func (t *tree) fold(p string) string {
 		if shown(r) < 0 && !unicode.Is(unicode.Mn, r) {
 			return -1
 		}
-		least := r // of the characters that are the same but for their case
+		least := r // of the characters that differ only in case
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
 		}

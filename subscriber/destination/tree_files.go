@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// size returns the size of the file at a path; false: there is none, or it is no regular file.
+// size returns the size of the file at a path; false: there is none, or it is not a regular file.
 func (t *tree) size(p string) (int64, bool) {
 	info, err := t.root.Lstat(p)
 	if err != nil || !info.Mode().IsRegular() {
@@ -21,8 +21,8 @@ func (t *tree) size(p string) (int64, bool) {
 	return info.Size(), true
 }
 
-// recordedHash returns the hash of the file that the copy has of a resource; empty: it has
-// none that can be trusted.
+// recordedHash returns the recorded hash of the file of a resource; empty: there is none that can
+// be trusted.
 func (t *tree) recordedHash(w desired) string {
 	f, _ := t.state.file(w.url)
 	if size, ok := t.size(f.Path); !ok || size != f.Length || w.force {
@@ -31,7 +31,7 @@ func (t *tree) recordedHash(w desired) string {
 	return f.Hash
 }
 
-// replaced is the length of the file that a resource takes the place of.
+// replaced returns the length of the file that a resource replaces.
 func (t *tree) replaced(w desired, to string) int64 {
 	if f, ok := t.state.file(w.url); ok && f.Path == to {
 		return f.Length
@@ -55,8 +55,8 @@ func (t *tree) hashFile(ctx context.Context, p string, of ...resourcesync.Algori
 	return h.Digests(), h.Length(), nil
 }
 
-// buffers are for reading files: one for each would be most of the work where these
-// are small.
+// buffers are for reading files. Allocating one for each file would be most of the work if the
+// files are small.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // until is a reader that ends with a context.
@@ -72,7 +72,7 @@ func (u until) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
-// setTime gives a file the time of modification that the Source tells.
+// setTime sets the time of modification that the Source states.
 func (t *tree) setTime(p string, at time.Time) {
 	if at.IsZero() {
 		return
@@ -118,13 +118,13 @@ func (t *tree) unlink(p string) error {
 func (t *tree) removeEmpty(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if info, err := t.root.Lstat(dir); err == nil && !info.IsDir() || t.root.Remove(dir) != nil && err == nil {
-			break // it is no folder, or not empty
+			break // it is not a folder, or not empty
 		}
 	}
 }
 
-// throughFile reports whether a folder above a path is no folder, so that there can't
-// be a file at it.
+// throughFile reports whether something above a path is not a folder, so that there can't be a
+// file at the path.
 func (t *tree) throughFile(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if info, err := t.root.Lstat(dir); err == nil {

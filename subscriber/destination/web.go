@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriber"
 )
 
-// hosts calls the allowed hosts. It gives each its own token, and leaves a host alone that
-// asks for it. It is a subscriber.Doer.
+// hosts calls the allowed hosts. It sends each its own token, and pauses when a host asks for it.
+// It is a subscriber.Doer.
 type hosts struct {
 	client   subscriber.Doer
 	source   string // the Source's host:port
@@ -49,10 +49,10 @@ func newHosts(o *Options) *hosts {
 type HostError struct{ Host string }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("%s is another host than the Source's; allow it by Options.Hosts if it is to be trusted", e.Host)
+	return fmt.Sprintf("%s is not the Source's host; if you trust it, allow it with Options.Hosts", e.Host)
 }
 
-// Permanent says that it does not pass by itself.
+// Permanent says that the error does not pass by itself.
 func (e *HostError) Permanent() bool { return true }
 
 // names returns the names under which a host is allowed or has a token: with its port, and
@@ -125,8 +125,8 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// retryAfter returns how long a response asks to be left alone: a day at most, so that a
-// host that is back is noticed. Requests fail at once during a pause over hostPauseMax.
+// retryAfter returns the pause that a response asks for, a day at most, so that a host that is
+// back is noticed. Requests fail at once during a pause over hostPauseMax.
 func retryAfter(header http.Header) time.Duration {
 	return web.RetryAfter(header, time.Now(), 24*time.Hour)
 }

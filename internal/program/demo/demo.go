@@ -127,7 +127,7 @@ func (d *demo) start(ctx context.Context, failed chan<- error) error {
 	d.lines.print("A hub, a Source and a Destination run in this process. Ctrl-C ends them.")
 	d.lines.print("  hub          " + d.hub.HubURL() + "   for operators: http://" + d.hub.AdminAddr() + "/ui/")
 	d.lines.print("  Source       " + at + "   publishes " + d.o.Data)
-	d.lines.print("  Destination  keeps " + d.o.Copy + " in step with it")
+	d.lines.print("  Destination  keeps " + d.o.Copy + " in sync with it")
 	if err := d.startCopy(ctx, at, failed); err != nil {
 		return fmt.Errorf("starting the Destination: %w", err)
 	}
