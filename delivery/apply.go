@@ -36,7 +36,7 @@ func (s *scheduler) apply(sub *subscriptions.Subscription, hostPort string) (fre
 	return fresh, true
 }
 
-// add makes a lane of a subscription that has not ended. It returns its topic if that is new.
+// add creates the lane of a subscription that has not ended. It returns its topic if that is new.
 func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now reading) (fresh *topic) {
 	t := s.topics[sub.Topic]
 	if t == nil {

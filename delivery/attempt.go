@@ -20,7 +20,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// exchange is one delivery attempt as it goes over the wire.
+// exchange is what one delivery attempt sends.
 type exchange struct {
 	callback, secret string
 	attempt          uint32 // from 1
@@ -53,7 +53,7 @@ func (s *sender) attempt(_ context.Context, d *delivery) bool {
 	return !d.out.cutOff
 }
 
-// client makes the exchanges. It keeps nothing of them.
+// client makes the exchanges. It stores nothing about them.
 type client struct {
 	doer      Doer
 	userAgent string
@@ -128,7 +128,7 @@ func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Reque
 		values = append(values, v)
 		return values[len(values)-1 : len(values) : len(values)]
 	}
-	// Keys as they are, not as net/http would spell them.
+	// These keys are already spelled as net/http spells them.
 	req.Header = http.Header{
 		"User-Agent":    one(c.userAgent),
 		"Link":          one(x.body.link),

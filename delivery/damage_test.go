@@ -205,9 +205,9 @@ func TestDamagedEntryIsPassedOver(t *testing.T) {
 	}
 }
 
-// A store that does not answer is never damage, however long: nothing is passed over,
-// the store is asked once for each pause of a topic, wherever its lanes stand, and all
-// go on when it is back.
+// A store that does not answer is never damage, however long: nothing is passed over, the store
+// is asked once for each wait of a topic, wherever its lanes stand, and all go on when it is
+// back.
 func TestStoreThatIsAwayIsNoDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h, logs := hurtBed(t, giveUpAfter(time.Hour))
@@ -232,7 +232,7 @@ func TestStoreThatIsAwayIsNoDamage(t *testing.T) {
 		pass(10 * time.Hour)
 		wantEvents(t, logs, "read_failed")
 		h.set(func() { h.away = nil })
-		pass(2 * storePauseMost)
+		pass(2 * storeBackoffMost)
 		for n, s := range subs {
 			b.wantOrder(cb(n), entries[n:]...)
 			b.wantGaps(s)
@@ -269,7 +269,7 @@ func TestPausesAreTheTopics(t *testing.T) {
 		b.wantOrder(cb(9000), other)
 		wantEvents(t, logs, "read_failed")
 		h.set(func() { h.entry = nil })
-		pass(2 * storePauseMost)
+		pass(2 * storeBackoffMost)
 		if n := len(b.delivered()); n != 5001 {
 			t.Errorf("%d deliveries when it was back", n)
 		}

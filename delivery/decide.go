@@ -20,7 +20,7 @@ func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
 		var err error
 		if d.head, err = s.journal.Head(ctx, d.lane.topic.url); err != nil {
 			// What is left out is not known, so the subscription ends another time.
-			s.report.attempt(d, Retry.String(), now.Add(storePause))
+			s.report.attempt(d, Retry.String(), now.Add(storeBackoff))
 			s.sched.do(func(sc *scheduler) { sc.observe(d.job, d.out) })
 			s.delay(&d.job, false)
 			return false

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// lagEvery is how long after a walk over all lanes the next begins, and lagPause how
-	// many times as long as the last one lasted at least. So a walk needs a fiftieth of a
-	// processor at most, even with a million subscriptions.
+	// lagEvery is the shortest wait after a walk over all lanes. The next walk also waits lagRest
+	// times as long as the last one lasted. So walks need at most a fiftieth of a processor, even
+	// with a million subscriptions.
 	lagEvery = 5 * time.Second
-	lagPause = 50
-	// lookAgain is of how many topics, whose lanes are behind, a walk has the heads read again:
-	// nothing else says what retention took.
+	lagRest  = 50
+	// lookAgain is for how many topics with lanes that are behind a walk has the heads read
+	// again. Nothing else shows what was trimmed.
 	lookAgain = 64
 )
 
-// The bounds up to which a LagReport counts lags: notifications, and the time that
-// they span.
+// The bounds of the counts in a LagReport: numbers of notifications, and the times that they
+// span.
 var (
 	LagNotifications = [...]uint64{0, 1, 10, 100, 1000, 10_000}
 	LagTimes         = [...]time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
@@ -34,9 +34,9 @@ var (
 type LagReport struct {
 	At time.Time // when the walk ended; zero: there was none yet
 
-	// Subscriptions that have not ended: those whose next notification did not
-	// fail, those whose did, those that are paused, and those whose lease ran out. The last
-	// two get nothing and count nowhere below.
+	// Subscriptions that have not ended: those whose next notification has not failed, those
+	// whose next one has, paused ones, and those whose lease ran out. The last two get nothing,
+	// and are not counted below.
 	Active, Failing, Paused, Expired int
 
 	// Lags counts the subscriptions that are at most LagNotifications behind, and
@@ -92,7 +92,7 @@ func (r *lagReporter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		r.measure(ctx)
-		clock.Sleep(ctx, max(lagEvery, lagPause*time.Since(start)))
+		clock.Sleep(ctx, max(lagEvery, lagRest*time.Since(start)))
 	}
 }
 

@@ -112,7 +112,7 @@ const (
 	readFor      = time.Second            // and for how long
 	byteRate     = 128 << 10              // bytes a second that a callback has to accept
 	flushTimeout = 400 * time.Millisecond // after Drain, for the last cursors at the end
-	storePause   = time.Second            // after a store could not be read; it grows
+	storeBackoff = time.Second            // after a store could not be read; it grows
 	suspectAfter = 3                      // timeouts or connect errors in a row
 	probeStep    = 1                      // of the ladder: the longest wait of a callback that its suspect host answered before
 	followers    = 4                      // topics whose heads are read at once

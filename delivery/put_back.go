@@ -75,7 +75,7 @@ func (s *scheduler) delay(lanes []*lane, unread bool) (seen []subscriptions.Comm
 		if s.leaves(l) || l.state != inFlight && l.state != parked {
 			continue
 		}
-		at := now.mono + int64(float64(storePause)*(1+s.rnd()))
+		at := now.mono + int64(float64(storeBackoff)*(1+s.rnd()))
 		if unread {
 			until, since := s.troubles.waitFor(l, now)
 			if until > 0 {

@@ -72,9 +72,9 @@ type trouble struct {
 }
 
 const (
-	// storePauseMost bounds the wait for a store that does not answer. The wait starts
-	// with storePause and doubles.
-	storePauseMost = 5 * time.Second
+	// storeBackoffMost bounds the wait for a store that does not answer. The wait starts
+	// with storeBackoff and doubles.
+	storeBackoffMost = 5 * time.Second
 	// lookTakes is for how long other lanes wait for the answer to one.
 	lookTakes = 15 * time.Second
 	// maxDamaged is how many damaged entries of a topic are remembered (invariant 12).
@@ -148,7 +148,7 @@ func (ts *troubles) storeAway(key bodyKey, ofBody bool, err error) (walk bool) {
 	if ofBody {
 		walk = ts.over(key.topic, away)
 	}
-	wait := min(storePause<<min(tr.looks, 8), storePauseMost)
+	wait := min(storeBackoff<<min(tr.looks, 8), storeBackoffMost)
 	tr.until = now.mono + int64(float64(wait)*(1+ts.rnd()))
 	tr.looks++
 	tr.err = err

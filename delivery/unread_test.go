@@ -41,7 +41,7 @@ func TestBodyThatCannotBeReadStopsNoOthers(t *testing.T) {
 		if st := b.d.Stats(); st.Away != 1 || st.Damaged != 0 || len(b.d.Troubles(topicA)) != 1 {
 			t.Errorf("%+v, %+v", st, b.d.Troubles(topicA))
 		}
-		if next := time.Until(b.d.Troubles(topicA)[0].NextLook); next < 0 || next > 2*storePauseMost {
+		if next := time.Until(b.d.Troubles(topicA)[0].NextLook); next < 0 || next > 2*storeBackoffMost {
 			t.Errorf("the store is asked again in %v, says the report", next)
 		}
 		wantEvents(t, logs, "read_failed")

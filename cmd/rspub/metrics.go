@@ -73,7 +73,7 @@ func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *me
 	set := server.Figures("rspub", "Source", version)
 	m := &metrics{stateDir: stateDir, posts: map[string]figures.Counters[string]{}}
 	m.changes = figures.Family(set, "rspub_changes_total", "Changes of resources that were recorded, by kind.", "change", resourcesync.ChangeTypes()...)
-	m.postTime = set.Histogram("rspub_post_duration_seconds", "Time of one POST of a notification to a hub, whatever came of it.", .01, .05, .2, 1, 5, 30, 120)
+	m.postTime = set.Histogram("rspub_post_duration_seconds", "Time of one POST of a notification to a hub, whatever its result.", .01, .05, .2, 1, 5, 30, 120)
 	m.postBytes = set.Counter("rspub_posted_bytes_total", "Bytes of the notifications that hubs accepted.")
 	m.documents = set.Counter("rspub_documents_written_total", "Documents that appeared or changed.")
 
@@ -84,10 +84,10 @@ func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *me
 	gauge("rspub_resources", "Resources that are published.", figures.Number(&n.resources))
 	gauge("rspub_documents", "Documents that others name; parts of an index do not count.", figures.Number(&n.documents))
 	gauge("rspub_change_timestamp_seconds", "When the last change was recorded; 0: none was.", figures.At(&n.changed))
-	gauge("rspub_scan_timestamp_seconds", "When the whole folder was last scanned, of several the longest ago; 0: not yet since the start.", figures.At(&n.scanned))
+	gauge("rspub_scan_timestamp_seconds", "When the whole folder was last scanned; of several folders, the one that was scanned the longest ago; 0: not yet since the start.", figures.At(&n.scanned))
 	gauge("rspub_sets_failing", "Sets whose folder can't be read, or whose documents or outbox can't be written.", figures.Number(&n.failing))
 	gauge("rspub_folders_unwatched", "Folders that the system does not report changes of, so that only scans find them.", figures.Number(&n.unwatched))
-	gauge("rspub_deletions_held", "Resources that are gone and not published as deleted because of --max-deleted.", figures.Number(&n.held))
+	gauge("rspub_deletions_held", "Missing resources that are not published as deleted because of --max-deleted.", figures.Number(&n.held))
 	gauge("rspub_problem_files", "Files and folders that can't be read or published, at most 100 of a set.", figures.Number(&n.problems))
 	gauge("rspub_queued_changes", "Changes that are in no notification yet.", figures.Number(&n.queued))
 	gauge("rspub_outbox_notifications", "Notifications on disk, including those that all hubs have.", figures.Number(&n.kept))

@@ -67,7 +67,7 @@ type state struct {
 func newMetrics(server *cli.Server, minFree int64) *metrics {
 	set := server.Figures("rssub", "Destination", cli.BuildVersion(version))
 	m := &metrics{}
-	m.resources = figures.Family(set, "rssub_resources_total", "What became of resources of the copy; failed: it was unavailable, and is tried again; held: --max-delete keeps it.", "outcome", outcomes...)
+	m.resources = figures.Family(set, "rssub_resources_total", "Results for resources of the copy; failed: it was unavailable, and is tried again; held: --max-delete keeps it.", "outcome", outcomes...)
 	m.bytes = set.Counter("rssub_copied_bytes_total", "Bytes of the resources that were copied.")
 	m.took = set.Histogram("rssub_copy_duration_seconds", "Time to copy one resource.", .01, .05, .2, 1, 5, 30, 120, 600)
 
@@ -81,23 +81,23 @@ func newMetrics(server *cli.Server, minFree int64) *metrics {
 		set.Gauge("rssub_subscriptions", "Subscriptions by state.", prometheus.Labels{"state": label}, figures.Number(&n.subscriptions[i]))
 	}
 	gauge("rssub_lease_expires_timestamp_seconds", "When the first lease of the subscriptions in force ends; 0: none is in force.", figures.At(&n.leaseEnds))
-	gauge("rssub_lag_seconds", "For how long what was announced has waited to be carried out or repaired; 0: nothing waits.", figures.Seconds(&n.lag))
-	gauge("rssub_received_until_timestamp_seconds", "How far all changes were received, of several sets the least far; 0: nothing was pushed yet.", figures.At(&n.until))
-	gauge("rssub_received_timestamp_seconds", "When the last notification came; 0: none did.", figures.At(&n.lastReceived))
-	gauge("rssub_baseline_timestamp_seconds", "As of when the last baseline is, of several sets the oldest; 0: a set has none.", figures.At(&n.baseline))
-	gauge("rssub_synced_timestamp_seconds", "When a baseline or changes were last carried out since the start, of several sets the longest ago; 0: not yet.", figures.At(&n.synced))
+	gauge("rssub_lag_seconds", "For how long the oldest announced change has waited to be carried out or repaired; 0: nothing waits.", figures.Seconds(&n.lag))
+	gauge("rssub_received_until_timestamp_seconds", "Up to when all changes were received, for the set that is the furthest behind; 0: nothing was pushed yet.", figures.At(&n.until))
+	gauge("rssub_received_timestamp_seconds", "When the last notification came; 0: none came yet.", figures.At(&n.lastReceived))
+	gauge("rssub_baseline_timestamp_seconds", "The time of the Source's state in the last baseline, for the set with the oldest; 0: a set has none.", figures.At(&n.baseline))
+	gauge("rssub_synced_timestamp_seconds", "When a baseline or changes were last carried out since the start, for the set where that was the longest ago; 0: not yet.", figures.At(&n.synced))
 	gauge("rssub_backlog_notifications", "Notifications that wait to be carried out.", figures.Number(&n.backlog))
 	gauge("rssub_backlog_bytes", "Bytes of these notifications.", figures.Number(&n.backlogBytes))
 	gauge("rssub_early_notifications", "Notifications that wait for those before them.", figures.Number(&n.early))
 	count("rssub_notifications_received_total", "Notifications that were stored since the state was new.", &n.received)
-	count("rssub_notifications_early_total", "Of these, those that came before an earlier one.", &n.overtook)
-	count("rssub_notifications_duplicate_total", "Notifications that came again.", &n.duplicates)
-	count("rssub_notifications_postponed_total", "Times that the hub was told to come again.", &n.postponed)
+	count("rssub_notifications_early_total", "Stored notifications that came before an earlier one.", &n.overtook)
+	count("rssub_notifications_duplicate_total", "Notifications that the hub delivered again.", &n.duplicates)
+	count("rssub_notifications_postponed_total", "How often the hub was asked to deliver again later.", &n.postponed)
 	for i, why := range refusals {
 		set.Count("rssub_callback_refused_total", "Requests to the callback that were refused, by reason.", prometheus.Labels{"reason": why}, figures.Number(&n.refused[i]))
 	}
 	for i, label := range gapStates {
-		set.Gauge("rssub_gaps", "The latest gaps by state; open: it is being repaired, repaired, baseline: it could only be closed by a new baseline.",
+		set.Gauge("rssub_gaps", "The latest gaps by state; open: it is being repaired, repaired, baseline: only a new baseline could close it.",
 			prometheus.Labels{"state": label}, figures.Number(&n.gaps[i]))
 	}
 	gauge("rssub_failed_resources", "Resources that are unavailable, and tried again.", figures.Number(&n.failed))

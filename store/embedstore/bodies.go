@@ -17,17 +17,17 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// inlineMax is the largest body, in bytes, that is kept in the database: its
-// file never shrinks, so larger ones get files of their own.
+// inlineMax is the largest body, in bytes, that is stored in the database. Its file never
+// shrinks, so larger bodies get their own files.
 const inlineMax = 64 << 10
 
-// bodies are the files of the large bodies, named by the notification's id. A
-// file is whole and durable before the entry that names it is, and is removed
-// after it, so that a crash leaves at most files that no entry names.
+// bodies are the files of the large bodies, named by the notification's id. A file is complete
+// and durable before the entry that names it, and is removed after the entry. So a crash leaves
+// at most files that no entry names.
 //
-// The folder has a marker (disk.Marker) with the id of the store. Without it, it is not the folder
-// of these bodies but, say, the mount point of a disk that is not mounted: then no
-// body is missing, and none is written.
+// The folder has a marker (disk.Marker) with the id of the store. A folder without the marker is
+// not the folder of these bodies but, for example, the mount point of an unmounted disk. Then no
+// body counts as missing, and none is written.
 type bodies struct{ dir, id string }
 
 func (b bodies) path(id uuid.UUID) string { return filepath.Join(b.dir, id.String()) }

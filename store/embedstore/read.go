@@ -14,8 +14,8 @@ import (
 
 // Where the body of an entry is: the first byte of its value.
 const (
-	bodyInline = 1 // behind the entry
-	bodyFile   = 2 // in a file of its own
+	bodyInline = 1 // after the entry
+	bodyFile   = 2 // in a separate file
 )
 
 // entryValue is what is stored of an entry: where its body is, the length of

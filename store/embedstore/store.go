@@ -32,10 +32,9 @@ type Options struct {
 	// Update that grows a record return journal.ErrFull. These bytes remain for cursors, gaps,
 	// ends, activations and trims. 0 means DefaultMinFree, a negative value no limit.
 	MinFree int64
-	// Keys seal the secrets of subscriptions and requests; nil: they are stored
-	// as they are. All that are stored otherwise are stored anew by Open, which
-	// then reads the whole database once. Where a key is missing it returns an
-	// error that wraps a *seal.KeyError and changes no secret.
+	// Keys seal the secrets of subscriptions and requests; nil: they are stored as plain text. If
+	// secrets are stored in another way, Open reads the whole database once and stores them anew.
+	// If a key is missing, it returns an error that wraps a *seal.KeyError and changes no secret.
 	Keys *seal.Keys
 	// Unreadable is called with each record that List leaves out because it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not block. Nil: List fails.
@@ -47,11 +46,10 @@ type Options struct {
 
 // Errors of a store as such.
 var (
-	// ErrLocked is wrapped by what Open returns where another process has the
-	// folder open.
+	// ErrLocked is wrapped by the error of Open if another process has the folder open.
 	ErrLocked = errors.New("the data folder is in use")
-	// ErrNewer is wrapped by what Open returns where a newer version of this
-	// program wrote the folder.
+	// ErrNewer is wrapped by the error of Open if a newer version of this program wrote the
+	// folder.
 	ErrNewer = boltfile.ErrNewer
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("the store is closed")
@@ -117,8 +115,8 @@ type records struct {
 	unreadable func(id uuid.UUID, why error)
 }
 
-// Open opens the store in a folder, which it creates where there is none. Only
-// one process can have it open: another gets ErrLocked at once.
+// Open opens the store in a folder, and creates the folder if it does not exist. Only one process
+// can have it open: another gets ErrLocked at once.
 func Open(dir string, o Options) (*Store, error) {
 	f := &folder{dir: dir, minFree: o.MinFree, unreadableTopic: o.UnreadableTopic}
 	if f.minFree == 0 {
@@ -185,7 +183,7 @@ func (s *Store) start() error {
 		if !errors.Is(spaceOr(err), journal.ErrFull) {
 			return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)
 		}
-		_ = os.Remove(pid) // half of it would mislead
+		_ = os.Remove(pid) // an incomplete pid would mislead
 	}
 	if err := atomicfile.SyncDir(s.folder.dir); err != nil {
 		return fmt.Errorf("opening the data folder %s: %w", s.folder.dir, err)

@@ -61,7 +61,7 @@ func (a *agreement) agrees(e *resourcesync.Entry, d *Document, above []*Document
 	case expected != "" && d.Capability != expected:
 		a.fail(e, "the capability of %s is %s; it should be %s", e.Loc, d.Capability, expected)
 	case d.head.Index && a.list.head.Index:
-		a.fail(e, "%s is an index; the members of an index are none", e.Loc)
+		a.fail(e, "%s is an index; a member of an index must not be one", e.Loc)
 	default:
 		a.missed = missed
 		a.links(e, d)

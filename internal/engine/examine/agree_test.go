@@ -88,7 +88,7 @@ func TestPartsAgreeWithTheirIndex(t *testing.T) {
 		"open in between":   {"changelist", day("from", 1), []string{first, second}, []string{day("from", 1), span(2, 3)}, both, "@/2 comes after a part that is open"},
 		"unknown part":      {"changelist", span(1, 4), []string{first, "<loc>@/none</loc>", second}, []string{span(1, 2), span(3, 4)}, both, "@/none is not there"},
 		"another kind":      {"changelist", span(1, 4), []string{first, "<loc>@/other</loc>", second}, []string{span(1, 2), span(3, 4)}, both, "the capability of @/other is resourcelist; it should be changelist"},
-		"an index in index": {"changelist", span(1, 4), []string{"<loc>@/inner</loc>"}, nil, both, "@/inner is an index; the members of an index are none"},
+		"an index in index": {"changelist", span(1, 4), []string{"<loc>@/inner</loc>"}, nil, both, "@/inner is an index; a member of an index must not be one"},
 		"archives":          {"resourcelist-archive", "", []string{first, first}, []string{""}, both, "/1 is listed twice (inconsistent: DOC-46)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,7 +103,7 @@ func (x *examination) open(ctx context.Context, name string) (input, func(), err
 	}
 	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if errors.Is(err, fs.ErrNotExist) {
-		return input{}, nothing, failed(ErrNotFound, "there is no file %s; name one, an http or https URL, or - for standard input", name)
+		return input{}, nothing, failed(ErrNotFound, "there is no file %s; name an existing file, an http or https URL, or - for standard input", name)
 	}
 	if err != nil {
 		return input{}, nothing, err

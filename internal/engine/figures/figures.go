@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Set is the metrics of a process. Register them, call Seal, and serve Handler. What counts
-// may be called from many goroutines, never waits, and allocates nothing.
+// Set is the metrics of a process. Register them, call Seal, and serve Handler. Counting is
+// possible from many goroutines, never waits, and allocates nothing.
 type Set struct {
 	registry *prometheus.Registry
 	live     map[string][]prometheus.Metric // of registry, by name
@@ -30,19 +30,19 @@ func New(name, what, version string) *Set {
 	return s
 }
 
-// Seal ends the registration. The collectors are asked every few seconds, with what the
-// process and Go's runtime tell, because they may be slow.
+// Seal ends the registration. The collectors, and the metrics of the process and of Go's runtime,
+// may be slow, so they are read only every few seconds.
 func (s *Set) Seal(slow ...prometheus.Collector) {
 	s.page = newPage(s.registry, s.live)
 	s.machine = newMachine(slow)
 }
 
-// Gatherers are what holds the metrics, for tests.
+// Gatherers returns the registries, for tests.
 func (s *Set) Gatherers() []prometheus.Gatherer {
 	return []prometheus.Gatherer{s.registry, s.machine.registry}
 }
 
-// Register adds a collector all of whose metrics exist already.
+// Register adds a collector whose metrics all exist already.
 func (s *Set) Register(name string, c prometheus.Collector) {
 	s.registry.MustRegister(c)
 	found := make(chan prometheus.Metric)
@@ -58,8 +58,8 @@ func (s *Set) Register(name string, c prometheus.Collector) {
 // Counters are the counters of a family by the value of their label.
 type Counters[L ~string] map[L]prometheus.Counter
 
-// One counts one of a label value. A value that was not known beforehand, which tests rule
-// out, is left out rather than added.
+// One adds one to the counter of a label value. It ignores an unknown value; tests make sure that
+// there is none.
 func (c Counters[L]) One(label L) { c.Add(label, 1) }
 
 // Add counts several, as One does.
@@ -99,12 +99,12 @@ func (s *Set) Histogram(name, help string, buckets ...float64) prometheus.Histog
 	return h
 }
 
-// Gauge registers a figure of the present state. Value is read when a scrape is written.
+// Gauge registers a metric of the present state. Value is read when a scrape is written.
 func (s *Set) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
 	s.Register(name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Count registers a counter that is kept elsewhere. Value is read when a scrape is written.
+// Count registers a counter whose value is elsewhere. Value is read when a scrape is written.
 func (s *Set) Count(name, help string, labels prometheus.Labels, value func() float64) {
 	s.Register(name, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// machineEvery is how old what the process and Go's runtime tell may be. Asking
-// them takes longer than all the rest of a scrape, as some of it is read from
-// /proc.
+// machineEvery is how old the metrics of the process and of Go's runtime may be. Reading them
+// takes longer than the rest of a scrape, because some come from /proc.
 const machineEvery = 5 * time.Second
 
-// machine holds what the process, Go's runtime and other slow collectors tell, as text.
+// machine has the metrics of the process, of Go's runtime and of other slow collectors, as text.
 type machine struct {
 	registry *prometheus.Registry
 	text     *atomic.Pointer[[]byte]
@@ -27,8 +26,8 @@ func newMachine(slow []prometheus.Collector) machine {
 	m := machine{registry: prometheus.NewRegistry(), text: new(atomic.Pointer[[]byte])}
 	m.registry.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		// Of Go's runtime what an operator can use: memory and its collection,
-		// goroutines, processors.
+		// An operator can use these of Go's runtime: memory and its collection, goroutines,
+		// processors.
 		collectors.NewGoCollector(
 			collectors.WithGoCollectorMemStatsMetricsDisabled(),
 			collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{
@@ -62,19 +61,19 @@ func (s Space) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// look asks anew.
+// look reads the metrics anew.
 func (m *machine) look() {
 	var text bytes.Buffer
 	families, _ := m.registry.Gather() // what can't be read is left out
 	for _, f := range families {
-		_, _ = expfmt.MetricFamilyToText(&text, f) // a Buffer takes all
+		_, _ = expfmt.MetricFamilyToText(&text, f) // writing to a Buffer never fails
 	}
 	b := text.Bytes()
 	m.text.Store(&b)
 }
 
-// Run keeps what a scrape shows of the process and of Go's runtime fresh until
-// ctx ends; that is some seconds old, all else is of the moment. It returns nil.
+// Run reads the metrics of the process and of Go's runtime every few seconds, until ctx ends. In
+// a scrape these are some seconds old, and all others are current. It returns nil.
 func (s *Set) Run(ctx context.Context) error {
 	tick := time.NewTicker(machineEvery)
 	defer tick.Stop()

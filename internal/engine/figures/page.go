@@ -11,17 +11,16 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// page writes the metrics of a registry as text. It has Prometheus's library
-// write them once, and after that puts the present values where the values were:
-// the names, labels and explanations are most of a scrape and never change. That
-// needs a registry to which nothing is added any more.
+// page writes the metrics of a registry as text. Prometheus's library writes them once. After
+// that, page only replaces the values: names, labels and explanations are most of a scrape and
+// never change. So nothing may be added to the registry any more.
 type page struct {
 	metrics []prometheus.Metric // in the order of their values
 	texts   [][]byte            // before each value, and after the last
 }
 
-// newPage makes the page of what registry holds; live are its metrics by name. It
-// panics where the two are not the same.
+// newPage creates the page of a registry; live has its metrics by name. It panics if the two do
+// not match.
 func newPage(registry *prometheus.Registry, live map[string][]prometheus.Metric) page {
 	families, err := registry.Gather()
 	if err != nil {

@@ -40,7 +40,7 @@ func codeOf(status int) string {
 	return cmp.Or(unanswered[status], codeError) // also of an answer that ends no exchange, such as 101
 }
 
-// possible reports whether an attempt with this answer can have this outcome.
+// possible reports whether an attempt with this code can have this outcome.
 func possible(outcome, code string) bool {
 	switch outcome {
 	case delivery.Deliver.String():
@@ -71,7 +71,7 @@ func (m *Metrics) registerAttempts() {
 	}
 	m.set.Register("rshub_deliveries_total", vec)
 	m.exchangeTime = m.set.Histogram("rshub_delivery_duration_seconds",
-		"Time of one exchange with a callback, whatever came of it.",
+		"Time of one exchange with a callback, whatever its result.",
 		.002, .01, .05, .2, 1, 5, 15, 60)
 	m.latency = m.set.Histogram("rshub_delivery_latency_seconds",
 		"Time from accepting a notification to its delivery to one subscription; after a replay or a long wait that is long.",

@@ -20,7 +20,7 @@ const (
 	statesHelp = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
 )
 
-// registerGauges registers what is read from m.now.
+// registerGauges registers the metrics that are read from m.now.
 func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	n := &m.now
 	state := func(s subscriptions.State) prometheus.Labels { return prometheus.Labels{"state": string(s)} }
@@ -38,10 +38,10 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StatePaused), figures.Number(&n.Lags.Paused))
 	gauge("rshub_subscriptions", statesHelp, state(subscriptions.StateEnded), figures.Number(&n.Subscriptions.Ended))
 	gauge("rshub_subscriptions_stored", "Subscriptions stored in the shards of this hub, including those that ended in the last 7 days.", nil, figures.Number(&n.Subscriptions.Stored))
-	gauge("rshub_subscriptions_stored_max", "How many there may be: this hub's fraction of --max-subscriptions; 0: no limit.", nil, figures.Number(&n.Subscriptions.Most))
+	gauge("rshub_subscriptions_stored_max", "How many subscriptions may be stored: this hub's fraction of --max-subscriptions; 0: no limit.", nil, figures.Number(&n.Subscriptions.Most))
 	gauge("rshub_subscription_requests_waiting", "Requests and denials that are in progress or queued.", nil, figures.Number(&n.Subscriptions.Waiting))
 	gauge("rshub_subscription_lag_oldest_seconds", "The longest time that an active subscription is behind its topic.", nil, figures.Seconds(&n.Lags.Oldest))
-	gauge("rshub_undelivered_oldest_seconds", "About how long ago the hub accepted the oldest notification that a subscription has not got, of those that are neither paused nor expired; 0: all got everything.", nil, figures.Seconds(&n.Lags.Undelivered))
+	gauge("rshub_undelivered_oldest_seconds", "About how long ago the hub accepted the oldest notification that a subscription has not received, without paused and expired subscriptions; 0: all have received everything.", nil, figures.Seconds(&n.Lags.Undelivered))
 	gauge("rshub_subscription_failing_longest_seconds", "For how long the subscription that fails the longest has failed with one notification.", nil, figures.Seconds(&n.Lags.Longest))
 	gauge("rshub_subscription_census_timestamp_seconds", "When the active subscriptions were last counted; 0: not yet.", nil, func() float64 { return figures.Unix(n.Lags.At) })
 
@@ -60,37 +60,37 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_journal_topics", "Topics of this hub's shards that retain notifications.", nil, figures.Number(&n.Journal.Topics))
 	gauge("rshub_journal_notifications", "Notifications that these topics retain.", nil, figures.Number(&n.Journal.Entries))
 	gauge("rshub_journal_bytes", "Bytes of the bodies of these notifications.", nil, figures.Number(&n.Journal.Bytes))
-	gauge("rshub_journal_limit_bytes", "How many bytes they may be: this hub's fraction of --retention-total; 0: any number.", nil, figures.Number(&n.Journal.Limit))
+	gauge("rshub_journal_limit_bytes", "How many bytes these notifications may have: this hub's fraction of --retention-total; 0: no limit.", nil, figures.Number(&n.Journal.Limit))
 	gauge("rshub_journal_used_ratio", "The fraction of the limit that is used, 0 to 1; at 1 the oldest notifications are trimmed. 0 without a limit.", nil, func() float64 {
 		if n.Journal.Limit == 0 {
 			return 0
 		}
 		return float64(n.Journal.Bytes) / float64(n.Journal.Limit)
 	})
-	gauge("rshub_first_loss_seconds", "In how many seconds a subscription of this hub loses its next notification, by --give-up or --retention-age, unless it accepts it before; +Inf: none fails.", nil, func() float64 {
+	gauge("rshub_first_loss_seconds", "Seconds until the first subscription of this hub loses its next notification by --give-up or --retention-age, unless it accepts it before; +Inf: none fails.", nil, func() float64 {
 		if n.FirstLoss.IsZero() {
 			return math.Inf(1)
 		}
 		return max(time.Until(n.FirstLoss).Seconds(), 0)
 	})
-	gauge("rshub_loss_after_seconds", "How long after its first attempt a notification is lost to a subscription: the smaller of --give-up and --retention-age; 0: it is not.", nil, figures.Seconds(&lossAfter))
+	gauge("rshub_loss_after_seconds", "How long after its first attempt a subscription loses a notification: the smaller of --give-up and --retention-age; 0: it does not.", nil, figures.Seconds(&lossAfter))
 	for _, listener := range []string{PublicListener, AdminListener} {
 		gauge("rshub_certificate_not_after_timestamp_seconds", "When the certificate of a listener runs out; 0: the listener has none.",
 			prometheus.Labels{"listener": listener}, func() float64 { return figures.Unix(n.Certificates[listener]) })
 	}
 	for _, what := range reloadables {
 		labels := prometheus.Labels{"what": string(what)}
-		gauge("rshub_reload_timestamp_seconds", "When something was last read again after the start; 0: it was not.", labels, func() float64 { return figures.Unix(n.Reloads[what].At) })
-		gauge("rshub_reload_success", "1 if the last read of it went well, 0 if the hub goes on with what it read before.", labels, func() float64 { return figures.Truth(!n.Reloads[what].Failed) })
+		gauge("rshub_reload_timestamp_seconds", "When something was last read again after the start; 0: never.", labels, func() float64 { return figures.Unix(n.Reloads[what].At) })
+		gauge("rshub_reload_success", "1 if it was last read without an error, 0 if the hub still uses what it read before.", labels, func() float64 { return figures.Truth(!n.Reloads[what].Failed) })
 	}
 	m.set.Register(lagName, distribution{
-		prometheus.NewDesc(lagName, "How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so that it has no rate.", nil, nil),
+		prometheus.NewDesc(lagName, "How many notifications the subscriptions in force are behind their topics. It is counted anew every few seconds, so do not use rate() on it.", nil, nil),
 		func() *dto.Histogram {
 			return histogramOf(delivery.LagNotifications[:], func(b uint64) float64 { return float64(b) }, n.Lags.Lags[:], &n.Lags, float64(n.Lags.LagSum))
 		},
 	})
 	m.set.Register(spanName, distribution{
-		prometheus.NewDesc(spanName, "How far the subscriptions in force are behind their topics in time, from the until of what they got last to that of the topic.", nil, nil),
+		prometheus.NewDesc(spanName, "How far the subscriptions in force are behind their topics in time, from the until of the last notification that they received to that of the topic.", nil, nil),
 		func() *dto.Histogram {
 			return histogramOf(delivery.LagTimes[:], time.Duration.Seconds, n.Lags.LagSpans[:], &n.Lags, n.Lags.SpanSum.Seconds())
 		},

@@ -44,7 +44,7 @@ type Metrics struct {
 	operations [operationCount]timed
 
 	ask func() Now
-	now Now // the answer at the last scrape; only a scrape uses it
+	now Now // the state at the last scrape; only a scrape uses it
 }
 
 // NewMetrics returns the metrics of a hub of a version that has done nothing yet.
@@ -68,11 +68,11 @@ var (
 	leastBytes = prometheus.NewDesc("rshub_store_free_min_bytes", "With fewer free bytes the hub stores nothing new: publishes and subscription requests get 503.", nil, nil)
 )
 
-// Run keeps what a scrape shows of the process and of Go's runtime fresh until ctx ends; that
-// is some seconds old, all else is of the moment. It returns nil.
+// Run reads the metrics of the process and of Go's runtime every few seconds, until ctx ends. In
+// a scrape these are some seconds old, and all others are current. It returns nil.
 func (m *Metrics) Run(ctx context.Context) error { return m.set.Run(ctx) }
 
-// Handler answers a scrape. It walks over nothing and asks no store.
+// Handler answers a scrape. It reads no lanes and no store.
 func (m *Metrics) Handler() http.Handler {
 	return m.set.Handler(func() {
 		if m.ask != nil {
@@ -81,7 +81,7 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// How a request that is no publish ended: the log and the API say more.
+// Outcomes of a request that is not a publish. The log and the API say more.
 const (
 	requestAccepted    = "accepted"
 	requestRefused     = "refused"     // 4xx
@@ -105,7 +105,7 @@ func requestOutcome(status int) string {
 
 func (m *Metrics) registerRequests() {
 	publishes := figures.Family(m.set, "rshub_publishes_total",
-		"Publishes by outcome: accepted, duplicate, or the problem that they were refused with.", "outcome", hub.PublishOutcomes()...)
+		"Publishes by outcome: accepted, duplicate, or the problem with which they were refused.", "outcome", hub.PublishOutcomes()...)
 	m.publishTime = m.set.Histogram("rshub_publish_duration_seconds",
 		"Time from the header of a publish to its answer, the body and the topic check included.",
 		.001, .005, .02, .1, .5, 2, 10, 60)
@@ -119,11 +119,11 @@ func (m *Metrics) registerRequests() {
 	}
 	m.answers[hub.EventPing] = figures.Family(m.set, "rshub_pings_total", "Pings (hub.mode=publish) by outcome; an accepted one is not fetched yet.", "outcome", all...)
 	fetches := figures.Family(m.set, "rshub_fetches_total",
-		"Tries to fetch a topic after a ping, by outcome: accepted, duplicate, or the problem that what came was refused with.",
+		"Tries to fetch a topic after a ping, by outcome: accepted, duplicate, or the problem with which the content was refused.",
 		"outcome", hub.FetchOutcomes()...)
 	// A client that posts another media type most likely meant to publish.
 	m.outcomes = map[string]figures.Counters[string]{hub.EventPublish: publishes, hub.EventPost: publishes, hub.EventFetch: fetches}
-	m.crossSite = m.set.Counter("rshub_cross_site_refused_total", "POSTs that a web page of another origin or host name had a browser send.")
+	m.crossSite = m.set.Counter("rshub_cross_site_refused_total", "POSTs that a browser sent for a web page of another origin or host name.")
 	m.operator = figures.Family(m.set, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before they were read, by reason.",
 		"reason", admin.Refusals()...)
 	reasons := []string{
@@ -131,7 +131,7 @@ func (m *Metrics) registerRequests() {
 		journal.GapRemoved, journal.GapSource, journal.GapReset, journal.GapRolledBack, journal.GapDamaged,
 	}
 	m.gaps = figures.Family(m.set, "rshub_gaps_total",
-		"Gaps that were recorded, by reason: of topics source, reset and rolled_back, of single subscriptions the others.", "reason", reasons...)
+		"Recorded gaps, by reason. Source, reset and rolled_back are gaps of topics, the others of single subscriptions.", "reason", reasons...)
 	m.gapCounts = figures.Family(m.set, "rshub_gap_notifications_total",
 		"Notifications that a subscription did not get and will not get, by the reason of the gap.", "reason", reasons...)
 	m.damaged = m.set.Counter("rshub_damaged_notifications_total", "Damaged notifications found while delivering, each counted once since the start.")
@@ -145,7 +145,7 @@ func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Request counts a request that was answered, or a topic that was fetched.
 func (m *Metrics) Request(e hub.Event) {
-	if e.Outcome == hub.OutcomeCrossSite { // which request it is, is not known
+	if e.Outcome == hub.OutcomeCrossSite { // it is not known which request it is
 		m.crossSite.Inc()
 		return
 	}
@@ -160,7 +160,7 @@ func (m *Metrics) Request(e hub.Event) {
 	m.Gap(e.Gap)
 }
 
-// Gap counts a gap that was recorded. A gap without a reason is none.
+// Gap counts a gap that was recorded. It ignores a gap without a reason.
 func (m *Metrics) Gap(g journal.Gap) {
 	m.gaps.One(g.Reason)
 	m.gapCounts.Add(g.Reason, int(g.Count)) //nolint:gosec // notifications of one topic
@@ -184,10 +184,10 @@ var verifications = map[string]string{
 
 func (m *Metrics) registerSubscriptions() {
 	m.verifications = figures.Family(m.set, "rshub_verifications_total",
-		"What subscription requests came to: verified, unsubscribed, denied or dropped in the end; failed counts single tries.",
+		"Results of subscription requests: verified, unsubscribed, denied or dropped in the end; failed counts single tries.",
 		"outcome", verified, unsubscribed, failed, dropped, denied)
 	m.ends = figures.Family(m.set, "rshub_subscriptions_ended_total",
-		"Subscriptions that ended, by reason; expired: the lease ran out and was not taken up again in time.",
+		"Subscriptions that ended, by reason; expired: the lease ran out and was not renewed in time.",
 		"reason", subscriptions.EndUnsubscribed, subscriptions.EndGone, subscriptions.EndExpired, subscriptions.EndRemoved)
 	m.refused = figures.Family(m.set, "rshub_egress_refused_total",
 		"Addresses that were not called, by reason; verify_budget: too many requests to a target that nobody confirmed.",

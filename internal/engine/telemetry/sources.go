@@ -8,13 +8,13 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Sources say what nobody reports to Metrics. A nil one is not asked.
+// Sources are functions for values that no event reports to Metrics. A nil function is not
+// called.
 type Sources struct {
-	// Now is asked at each scrape, and answers at once whatever the hub holds.
+	// Now is called at each scrape. It must answer at once, however much the hub stores.
 	Now func() Now
-	// Space is how many bytes of the store are free, and under how many it stores
-	// nothing new; false: that is not known. It is asked every few seconds, since it
-	// may take a while.
+	// Space returns how many bytes of the store are free, and with how few it stores nothing new;
+	// false: unknown. It is called every few seconds, since it may be slow.
 	Space func() (free, least int64, ok bool)
 	// LossAfter is how long after its first attempt a notification is lost; 0: never.
 	LossAfter time.Duration
@@ -39,7 +39,7 @@ type Now struct {
 	UpgradePending bool
 	// Certificates are when those that are in use expire, by listener.
 	Certificates map[string]time.Time
-	// Reloads are the latest of each thing that was read again.
+	// Reloads are the last results of what was read again.
 	Reloads map[Reloadable]Reload
 }
 
@@ -60,7 +60,7 @@ var reloadables = []Reloadable{ReloadPublishers, ReloadToken, ReloadReadonlyToke
 // Reload is the result of reading something again.
 type Reload struct {
 	At     time.Time
-	Failed bool // the hub goes on with what it read before
+	Failed bool // the hub still uses what it read before
 }
 
 // The listeners, as labels name them.

@@ -27,9 +27,9 @@ import (
 const longestText = 1024
 
 // The limits of tracing. Each publish or fetch that was stored has a span. Refused requests,
-// failed deliveries and successful first deliveries each have a limit of their own: spansBurst
-// spans at once, and spansRate a second after that. So a fan-out to a million callbacks does not
-// overload the collector or the hub.
+// failed deliveries and successful first deliveries have separate limits: spansBurst spans at
+// once, and then spansRate a second. So a fan-out to a million callbacks does not overload the
+// collector or the hub.
 const (
 	spansRate  = 100
 	spansBurst = 1000
