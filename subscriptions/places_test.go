@@ -180,7 +180,7 @@ func TestTotalIsDividedByShards(t *testing.T) {
 		defer w.run(t)()
 		granted := func(i int) (n int) {
 			for end := i + 300; i < end; i++ {
-				if id := ID(topic, from(i)); w.owns(id) && w.ask(t, from(i), "") {
+				if id := ID(topic, from(i)); w.o.owns(id) && w.ask(t, from(i), "") {
 					n++
 				}
 			}
@@ -194,7 +194,7 @@ func TestTotalIsDividedByShards(t *testing.T) {
 		for i := 1000; stored < most/2; i++ {
 			s := aSubscription()
 			s.Callback = from(i)
-			if s.ID = ID(topic, from(i)); !w.owns(s.ID) {
+			if s.ID = ID(topic, from(i)); !w.o.owns(s.ID) {
 				w.store.records[s.ID] = Record{Subscription: s}
 				stored++
 			}

@@ -161,7 +161,7 @@ func New(o Options) *Service {
 }
 
 // owns reports whether this hub owns the shard of a subscription.
-func (s *Service) owns(id uuid.UUID) bool { return s.o.Owns(Shard(id)) }
+func (o *Options) owns(id uuid.UUID) bool { return o.Owns(Shard(id)) }
 
 // Found queues the request of a record that was read from the store, if Run does not know
 // it: another hub accepted it, or owned the shard before. It must be called for owned shards
@@ -231,7 +231,7 @@ func (s *Service) change(ctx context.Context, id uuid.UUID, change func(Record) 
 		before = rec
 		return change(rec)
 	})
-	if err == nil && s.owns(id) {
+	if err == nil && s.o.owns(id) {
 		s.counts.changed(id, before, rec, s.o.Clock.Earliest())
 	}
 	return rec, err

@@ -72,7 +72,7 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 		return false
 	}
 	now := time.Now()
-	if !s.owns(j.id) {
+	if !s.o.owns(j.id) {
 		// The request uses its place until its owner has finished it. Check that less and
 		// less often.
 		if j.lent.IsZero() {

@@ -6,8 +6,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// note adds notes with these numbers, first to last, and a check reads them back.
-func (k *kit) note(first, last int) {
+// addNotes adds notes with these numbers, first to last, and a check reads them back.
+func addNotes(k *kit, first, last int) {
 	k.Helper()
 	var texts [][]byte
 	for n := first; n <= last; n++ {
@@ -17,7 +17,7 @@ func (k *kit) note(first, last int) {
 }
 
 // wantNotes expects the notes from last down to first.
-func (k *kit) wantNotes(last, first int) {
+func wantNotes(k *kit, last, first int) {
 	k.Helper()
 	texts := call(k.h.Notes(k.Context())).must(k, "Notes")
 	var got, want []string
@@ -33,20 +33,20 @@ func (k *kit) wantNotes(last, first int) {
 // What journal.Notebook promises.
 var noteChecks = []Check{
 	{"NotesAreKeptTheLatestFirst", func(k *kit) {
-		k.wantNotes(0, 1)
-		k.note(1, 3)
-		k.note(1, 0)
-		k.note(4, 4)
-		k.wantNotes(4, 1)
+		wantNotes(k, 0, 1)
+		addNotes(k, 1, 3)
+		addNotes(k, 1, 0)
+		addNotes(k, 4, 4)
+		wantNotes(k, 4, 1)
 		k.reopen()
-		k.note(5, 5)
-		k.wantNotes(5, 1)
+		addNotes(k, 5, 5)
+		wantNotes(k, 5, 1)
 	}},
 	{"TheOldestNotesGo", func(k *kit) {
-		k.note(1, journal.MaxNotes-1)
-		k.note(journal.MaxNotes, journal.MaxNotes+10)
-		k.wantNotes(journal.MaxNotes+10, 11)
-		k.note(journal.MaxNotes+11, journal.MaxNotes+11)
-		k.wantNotes(journal.MaxNotes+11, 12)
+		addNotes(k, 1, journal.MaxNotes-1)
+		addNotes(k, journal.MaxNotes, journal.MaxNotes+10)
+		wantNotes(k, journal.MaxNotes+10, 11)
+		addNotes(k, journal.MaxNotes+11, journal.MaxNotes+11)
+		wantNotes(k, journal.MaxNotes+11, 12)
 	}},
 }

@@ -137,7 +137,7 @@ var removeChecks = []Check{
 	// A file that was exported before the removal restores the topic, but not its epoch.
 	{"RemovedTopicIsRestored", func(k *kit) {
 		k.fill(topicName, 3)
-		h, remembered := k.export(topicName)
+		h, remembered := exported(k, topicName)
 		h.Topic = topicName
 		removed := k.remove()
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore")
@@ -145,7 +145,7 @@ var removeChecks = []Check{
 		want := restored(h, got.Version)
 		want.Epoch = removed.Epoch
 		k.same("the head", got, want)
-		_, again := k.export(topicName)
+		_, again := exported(k, topicName)
 		k.same("what is remembered", again, remembered)
 	}},
 }

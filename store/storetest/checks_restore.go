@@ -10,8 +10,8 @@ import (
 // restoredName is the topic that a check restores from another.
 const restoredName = topicName + "restored"
 
-// export returns the state of a topic, under the name restoredName and without entries.
-func (k *kit) export(topic string) (journal.Head, []journal.Interval) {
+// exported returns the state of a topic, under the name restoredName and without entries.
+func exported(k *kit, topic string) (journal.Head, []journal.Interval) {
 	k.Helper()
 	h := k.head(topic)
 	remembered := call(k.h.Intervals(k.Context(), topic)).must(k, "Intervals")
@@ -32,7 +32,7 @@ var restoreChecks = []Check{
 		k.record(topicName, lost(3, 5))
 		k.trim(journal.Cut{KeepBytes: 30})
 		const other = restoredName
-		h, remembered := k.export(topicName)
+		h, remembered := exported(k, topicName)
 		want := make([]journal.Interval, 0, journal.Remembered)
 		for _, e := range entries[over:] {
 			want = append(want, e.Interval())
@@ -48,7 +48,7 @@ var restoreChecks = []Check{
 		got := k.head(other)
 		k.expect(got.Version != "", "a restored head has no version")
 		k.same("the restored head", got, restored(h, got.Version))
-		_, again := k.export(other)
+		_, again := exported(k, other)
 		k.same("what is remembered of it", again, want)
 
 		k.same("entries after its head", len(k.read(other, h.Last)), 0)
@@ -67,9 +67,9 @@ var restoreChecks = []Check{
 	{"RestoreUndoesNothing", func(k *kit) {
 		k.fill(topicName, 2)
 		const other = restoredName
-		older, olderIntervals := k.export(topicName)
+		older, olderIntervals := exported(k, topicName)
 		k.fill(topicName, 2)
-		h, remembered := k.export(topicName)
+		h, remembered := exported(k, topicName)
 
 		k.ok(k.h.Restore(k.Context(), older, olderIntervals), "Restore of an older state")
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of a newer state of a topic without new entries")
@@ -77,7 +77,7 @@ var restoreChecks = []Check{
 		k.same("the head", got, restored(h, got.Version))
 		k.ok(k.h.Restore(k.Context(), h, remembered), "Restore of the same")
 		k.same("the head after the same again, version included", k.head(other), got)
-		_, intervals := k.export(other)
+		_, intervals := exported(k, other)
 		k.same("what is remembered", intervals, remembered)
 		k.fails(k.h.Restore(k.Context(), older, olderIntervals), journal.ErrHeadMoved, "Restore of an older state")
 		k.same("the head after an older one was refused", k.head(other), got)
@@ -104,7 +104,7 @@ var restoreChecks = []Check{
 		k.add(topicName, at(5), large)
 		k.fill(topicName, 1)
 		k.trim(journal.Cut{Before: at(trimmed + 1), KeepBytes: -1})
-		h, remembered := k.export(topicName)
+		h, remembered := exported(k, topicName)
 		kept := k.head(topicName)
 		h.Entries, h.Bytes = kept.Entries, kept.Bytes
 		entries := k.read(topicName, h.Trimmed)

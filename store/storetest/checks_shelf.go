@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kept returns what the shelf has under a name.
-func (k *kit) kept(name string) string {
+// onShelf returns what the shelf has under a name.
+func onShelf(k *kit, name string) string {
 	k.Helper()
 	return string(call(k.h.Kept(k.Context(), name)).must(k, "Kept"))
 }
@@ -14,7 +14,7 @@ func (k *kit) kept(name string) string {
 // What journal.Shelf promises.
 var shelfChecks = []Check{
 	{"TheFirstValueIsKept", func(k *kit) {
-		k.same("before", k.kept("a"), "")
+		k.same("before", onShelf(k, "a"), "")
 		var wait sync.WaitGroup
 		got := make([]string, 8)
 		for i := range got {
@@ -26,24 +26,24 @@ var shelfChecks = []Check{
 		}
 		wait.Wait()
 		for _, value := range got {
-			k.same("what each of them got", value, k.kept("a"))
+			k.same("what each of them got", value, onShelf(k, "a"))
 		}
 		k.reopen()
-		k.same("later", k.kept("a"), got[0])
-		k.same("another name", k.kept("b"), "")
+		k.same("later", onShelf(k, "a"), got[0])
+		k.same("another name", onShelf(k, "b"), "")
 		k.ok(k.h.Drop(k.Context(), "a"), "Drop")
 		k.ok(k.h.Drop(k.Context(), "a"), "Drop again")
-		k.same("after that", k.kept("a"), "")
+		k.same("after that", onShelf(k, "a"), "")
 	}},
 	{"ValuesExpire", func(k *kit) {
 		for name, life := range map[string]time.Duration{"short": 50 * time.Millisecond, "long": time.Hour, "forever": 0} {
 			k.ok(errOf(k.h.Keep(k.Context(), name, []byte(name), life)), "Keep")
 		}
-		k.eventually("it expired", func() bool { return k.kept("short") == "" })
+		k.eventually("it expired", func() bool { return onShelf(k, "short") == "" })
 		again := call(k.h.Keep(k.Context(), "short", []byte("again"), time.Hour)).must(k, "Keep again")
 		k.same("the next one", string(again), "again")
 		k.ok(errOf(k.h.Keep(k.Context(), "long", []byte("other"), 50*time.Millisecond)), "Keep with another life")
-		k.eventually("the latest life counts", func() bool { return k.kept("long") == "" })
-		k.same("the one without an end", k.kept("forever"), "forever")
+		k.eventually("the latest life counts", func() bool { return onShelf(k, "long") == "" })
+		k.same("the one without an end", onShelf(k, "forever"), "forever")
 	}},
 }

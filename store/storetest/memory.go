@@ -75,8 +75,8 @@ func mintAtRandom(now time.Time, topic string, last journal.Position) minted {
 	}
 }
 
-// copyFrom makes m a copy of other.
-func (m *Memory) copyFrom(other *Memory) {
+// copyMemory makes m a copy of other.
+func copyMemory(m, other *Memory) {
 	defer m.lock()()
 	m.clock++ // the next question for changes gets all of them
 	m.topics = map[string]*memTopic{}
@@ -97,14 +97,14 @@ func (m *Memory) Harness() *Harness {
 		Reopen: func() (Store, error) { return m, nil },
 		Snapshot: func() (func() (Store, error), error) {
 			saved := NewMemory()
-			saved.copyFrom(m)
+			copyMemory(saved, m)
 			return func() (Store, error) {
-				m.copyFrom(saved)
+				copyMemory(m, saved)
 				return m, nil
 			}, nil
 		},
 		Damage:  m.damage,
-		Sealing: m.sealing(nil),
+		Sealing: sealingOf(m, nil),
 	}
 }
 

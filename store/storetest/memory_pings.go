@@ -24,7 +24,7 @@ func (m *Memory) Ping(ctx context.Context, now time.Time, topics []string) error
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
 		ping, ok := pings[id]
-		if !ok && m.topics[topic] == nil && !m.makeRoom(pings, journal.Partition(id), pinged) {
+		if !ok && m.topics[topic] == nil && !makeRoom(m, pings, journal.Partition(id), pinged) {
 			return journal.ErrTooManyPings
 		}
 		ping.Topic = topic
@@ -36,7 +36,7 @@ func (m *Memory) Ping(ctx context.Context, now time.Time, topics []string) error
 
 // makeRoom forgets a ping record of a topic without a head, if there are too many for
 // one more and there is one that may be forgotten.
-func (m *Memory) makeRoom(pings map[uuid.UUID]journal.PingRecord, partition int, keep map[uuid.UUID]bool) bool {
+func makeRoom(m *Memory, pings map[uuid.UUID]journal.PingRecord, partition int, keep map[uuid.UUID]bool) bool {
 	n := 0
 	var oldest *journal.PingRecord
 	for id, ping := range pings {

@@ -61,8 +61,8 @@ func (d *memDisk) stored() (all []byte) {
 	return all
 }
 
-// sealing is m as a store that seals, with what a mutant changes.
-func (m *Memory) sealing(mutate func(d *memDisk)) *Sealing {
+// sealingOf is m as a store that seals, with what a mutant changes.
+func sealingOf(m *Memory, mutate func(d *memDisk)) *Sealing {
 	d := &memDisk{m: m, sealsWith: func(_ string, keys *seal.Keys) *seal.Keys { return keys }}
 	if mutate != nil {
 		mutate(d)

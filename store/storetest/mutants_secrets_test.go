@@ -48,7 +48,7 @@ func TestSuiteCatchesEveryMutantOfSecrets(t *testing.T) {
 			for _, c := range secretChecks {
 				m := NewMemory()
 				h := m.Harness()
-				h.Sealing = m.sealing(defect)
+				h.Sealing = sealingOf(m, defect)
 				if why := failure(t.Context(), c, h); why != "" {
 					t.Logf("%s: %s", c.Name, why)
 					return

@@ -177,7 +177,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 		checks = append(checks, admin.Check{Name: "high water", Holds: "it is not reached", Err: space})
 	}
 	if s := a.shards.Load(); s != nil && s.shared() {
-		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.Check()})
+		checks = append(checks, admin.Check{Name: "cluster", Holds: "no lease of this hub is overdue", Err: s.keeper.Check()})
 	}
 	var ending error
 	if a.draining.Load() {
@@ -190,7 +190,7 @@ func (a *App) ready(ctx context.Context) []admin.Check {
 // has none.
 func (a *App) starting() error {
 	if s := a.shards.Load(); s != nil {
-		return s.Starting()
+		return s.keeper.Starting()
 	}
 	return errors.New("the parts that deliver to the subscriptions are being started")
 }

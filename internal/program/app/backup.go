@@ -73,15 +73,15 @@ func (b *backups) write(ctx context.Context) (f *os.File, size int64, err error)
 	return f, size, nil
 }
 
-// onClose is a file with something to do after it is closed.
+// onClose is a reader with something to do after it is closed.
 type onClose struct {
-	*os.File
+	io.ReadCloser
 	then func()
 }
 
 func (c *onClose) Close() error {
 	defer c.then()
-	return c.File.Close()
+	return c.ReadCloser.Close()
 }
 
 // roomWriter writes to a file as long as its disk keeps the free bytes that the store needs.

@@ -15,7 +15,7 @@ func (a *App) egressClient() (*egress.Client, error) {
 		Allow:     a.cfg.AllowCIDR,
 		PerHost:   a.cfg.PerHost,
 		Idle:      2 * a.cfg.MaxInflight,
-		UserAgent: a.userAgent(),
+		UserAgent: userAgent(a.version, a.hubURL),
 		RootCAs:   a.cfg.RootCAs,
 		Resolver:  a.resolver,
 		Refused:   a.metrics.Refused,

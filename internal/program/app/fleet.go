@@ -340,7 +340,7 @@ func (f *fleet) others(ctx context.Context) (all []summary, err error) {
 		return nil, nil
 	}
 	silent := map[string]summary{} // by run
-	for _, node := range shards.Nodes() {
+	for _, node := range shards.keeper.Nodes() {
 		if node.ID != shards.self.ID {
 			silent[node.ID] = summary{HubNow: admin.HubNow{Node: nodeOf(node)}}
 		}
@@ -391,7 +391,7 @@ func (a *App) self() admin.Node {
 	n := nodeOf(a.node(""))
 	n.SeenAt = time.Now().UTC()
 	if s := a.shards.Load(); s != nil {
-		n.Run, n.Shards = s.self.ID, s.Owned()
+		n.Run, n.Shards = s.self.ID, s.keeper.Owned()
 	}
 	return n
 }

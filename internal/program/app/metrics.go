@@ -28,7 +28,7 @@ func (a *App) now(ctx context.Context) telemetry.Now {
 		n.Delivery, n.Lags = d.Stats(), d.LagReport()
 	}
 	if s := a.shards.Load(); s != nil {
-		n.ShardsOwned, n.HubsLive = s.Owned(), s.Live()
+		n.ShardsOwned, n.HubsLive = s.keeper.Owned(), s.keeper.Live()
 	}
 	if s := a.service.Load(); s != nil {
 		n.Subscriptions = s.Counts()

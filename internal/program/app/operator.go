@@ -29,7 +29,7 @@ func (o operator) handler() http.Handler {
 		Refused:  o.app.metrics.Operator,
 		Reload:   o.app.reloads.reload,
 		Backup:   o.app.backups.make,
-		Upgrades: o.app.upgrades(),
+		Upgrades: o.app.backend.upgrades(),
 		Pprof:    o.app.cfg.Pprof,
 		Links:    o.app.links(),
 		Ready:    o.app.ready,
@@ -39,7 +39,7 @@ func (o operator) handler() http.Handler {
 		Refusals: o.app.refusals.list, Publishers: o.app.fleet.publishers, Settings: o.listSettings, Answers: o.answers,
 		Subscribers: func(topic string) (int, bool) {
 			shards := o.app.shards.Load()
-			if shards == nil || shards.Live() > 1 { // each hub knows only its own
+			if shards == nil || shards.keeper.Live() > 1 { // each hub knows only its own
 				return 0, false
 			}
 			return shards.dispatcher.Subscribers(topic), true

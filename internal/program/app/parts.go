@@ -27,14 +27,14 @@ func (a *App) startParts(ctx context.Context) error {
 	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
 	shards := a.newShards()
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
-	budget.Refused, budget.Live = a.metrics.Refused, shards.Live
+	budget.Refused, budget.Live = a.metrics.Refused, shards.keeper.Live
 	topics, err := a.topicChecker(client, budget)
 	if err != nil {
 		return err
 	}
 	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
 
-	keep := retention{store: a.store, owns: shards.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.backend.time, rule: journal.Retention{
+	keep := retention{store: a.store, owns: shards.keeper.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.backend.time, rule: journal.Retention{
 		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
 	}, used: func(j admin.JournalNow) { a.usage.Store(&j) }}
 	dispatcher, err := a.newDispatcher(client, shards)
@@ -64,7 +64,7 @@ func (a *App) startParts(ctx context.Context) error {
 }
 
 // userAgent is the User-Agent of every request of the hub.
-func (a *App) userAgent() string { return "rshub/" + a.version + " (+" + a.hubURL + ")" }
+func userAgent(version, hubURL string) string { return "rshub/" + version + " (+" + hubURL + ")" }
 
 func (a *App) topicChecker(client *egress.Client, budget *egress.Budget) (*validate.TopicChecker, error) {
 	log := a.log.Named("topics")
@@ -92,11 +92,11 @@ func (a *App) newDispatcher(client *egress.Client, shards *shards) (*delivery.Di
 	return delivery.New(delivery.Options{
 		Journal:       a.store,
 		Subscriptions: a.store,
-		Owns:          shards.Owns,
+		Owns:          shards.keeper.Owns,
 		Poll:          a.backend.poll,
 		Client:        client,
 		HubURL:        a.hubURL,
-		UserAgent:     a.userAgent(),
+		UserAgent:     userAgent(a.version, a.hubURL),
 		Signature:     websub.SignatureMethod(a.cfg.Signature),
 		Policy: delivery.Policy{
 			First: a.cfg.RetryFirst, Max: a.cfg.RetryMax, GiveUp: a.cfg.GiveUp,
@@ -132,8 +132,8 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxPerHost:        a.cfg.MaxSubscriptionsPerHost,
 		MaxTotal:          a.cfg.MaxSubscriptions,
 		Timeout:           a.cfg.Timeout,
-		Owns:              shards.Owns,
-		Live:              shards.Live,
+		Owns:              shards.keeper.Owns,
+		Live:              shards.keeper.Live,
 		Changed:           shards.dispatcher.Apply,
 		Clock:             a.clock,
 		StoreTime:         a.backend.time,
@@ -170,8 +170,8 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		PublishRate:            hub.Rate{Events: a.cfg.PublishRate.Count, Per: a.cfg.PublishRate.Per},
 		PublishBytes:           hub.Rate{Events: a.cfg.PublishBytes.Count, Per: a.cfg.PublishBytes.Per},
 		SubscribeRate:          hub.Rate{Events: a.cfg.SubscribeRate.Count, Per: a.cfg.SubscribeRate.Per},
-		Owns:                   shards.Owns,
-		Live:                   shards.Live,
+		Owns:                   shards.keeper.Owns,
+		Live:                   shards.keeper.Live,
 		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
 		AllowHosts:             a.cfg.AllowHost,

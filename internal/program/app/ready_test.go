@@ -104,7 +104,7 @@ func TestReadinessSaysWhatWasLookedAt(t *testing.T) {
 	}
 	want("alone", "starting true, store true, high water true, draining true")
 	running := a.shards.Load()
-	a.shards.Store(&shards{Keeper: running.Keeper, store: struct{ cluster.Store }{}})
+	a.shards.Store(&shards{keeper: running.keeper, store: struct{ cluster.Store }{}})
 	want("with others", "starting true, store true, high water true, cluster true, draining true")
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)

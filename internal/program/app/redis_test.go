@@ -99,7 +99,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	for _, a := range hubs {
 		eventually(t, func() string {
 			i := a.info(t.Context())
-			if len(i.Nodes) != 2 || i.Nodes[0].ID != "n0" || i.Nodes[0].Shards != 128 || i.Nodes[1].Shards != 128 || i.Unowned != "" || i.NodesError != "" || a.starting() != nil || a.shards.Load().Live() != 2 {
+			if len(i.Nodes) != 2 || i.Nodes[0].ID != "n0" || i.Nodes[0].Shards != 128 || i.Nodes[1].Shards != 128 || i.Unowned != "" || i.NodesError != "" || a.starting() != nil || a.shards.Load().keeper.Live() != 2 {
 				return fmt.Sprintf("%+v", i)
 			}
 			return ""
@@ -117,7 +117,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		callbacks[i] = newCounting(t)
 		form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callbacks[i].URL}}
 		postUntil(t, http.StatusAccepted, "http://"+hubs[0].Addr()+"/", "application/x-www-form-urlencoded", form.Encode(), "")
-		if hubs[0].shards.Load().Owns(subscriptions.Shard(subscriptions.ID(topic, callbacks[i].URL))) {
+		if hubs[0].shards.Load().keeper.Owns(subscriptions.Shard(subscriptions.ID(topic, callbacks[i].URL))) {
 			owned++
 		}
 	}
@@ -209,7 +209,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 	gone := callbacks[0]
 	id := subscriptions.ID(topic, gone.URL)
 	other := hubs[0]
-	if other.shards.Load().Owns(subscriptions.Shard(id)) {
+	if other.shards.Load().keeper.Owns(subscriptions.Shard(id)) {
 		other = hubs[1]
 	}
 	if err := (operator{other}).control().End(t.Context(), id, subscriptions.EndRemoved, "by the test"); err != nil {
@@ -230,7 +230,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, func() string {
-		if owned := hubs[1].shards.Load().Owned(); owned != cluster.Shards {
+		if owned := hubs[1].shards.Load().keeper.Owned(); owned != cluster.Shards {
 			return fmt.Sprintf("the hub that is left owns %d shards", owned)
 		}
 		return ""

@@ -223,7 +223,7 @@ func (a *App) knowsTopic(r admin.Refused) bool {
 	if d.Subscribers(r.Topic) > 0 {
 		return true
 	}
-	if shards.Live() < 2 || r.Status >= http.StatusInternalServerError {
+	if shards.keeper.Live() < 2 || r.Status >= http.StatusInternalServerError {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), knownTimeout)

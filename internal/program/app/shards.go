@@ -21,11 +21,11 @@ import (
 
 // shards are those that this hub owns.
 type shards struct {
-	*cluster.Keeper
-	store cluster.Store
-	self  cluster.Node
-	log   *zap.Logger
-	begun time.Time
+	keeper *cluster.Keeper
+	store  cluster.Store
+	self   cluster.Node
+	log    *zap.Logger
+	begun  time.Time
 	// dispatcher and hub work on them. They are set before the Keeper runs.
 	dispatcher *delivery.Dispatcher
 	hub        *hub.Handler
@@ -54,7 +54,7 @@ func (a *App) newShards() *shards {
 	if s.shared() {
 		o.Lease = a.cfg.OwnerLease
 	}
-	s.Keeper = cluster.New(o)
+	s.keeper = cluster.New(o)
 	return s
 }
 
@@ -64,7 +64,7 @@ func (s *shards) shared() bool { return s.store != cluster.Alone }
 // run owns shards until ctx ends, and then releases them.
 func (s *shards) run(ctx context.Context) error {
 	s.begun = time.Now()
-	return s.Run(ctx)
+	return s.keeper.Run(ctx)
 }
 
 // clusterTexts are the lines of the events of shards.
@@ -98,7 +98,7 @@ func (s *shards) event(e cluster.Event) {
 			break
 		}
 	}
-	if s.Starting() == nil && s.ready.CompareAndSwap(false, true) {
+	if s.keeper.Starting() == nil && s.ready.CompareAndSwap(false, true) {
 		st := s.dispatcher.Stats()
 		s.log.Info("delivery starts", zap.String("event", "delivery_started"), zap.Int("subscriptions", st.Lanes),
 			zap.Int("topics", st.Topics), zap.Int("hosts", st.Hosts), zap.Duration("duration", time.Since(s.begun)))
@@ -115,7 +115,7 @@ func (s *shards) nodes(ctx context.Context) (nodes []admin.Node, unowned string,
 	if err != nil {
 		owners = make([]string, len(all))
 	}
-	live := s.Nodes()
+	live := s.keeper.Nodes()
 	of := make(map[string][]int, len(live))
 	for shard, owner := range owners {
 		if owner == "" && !s.shared() {

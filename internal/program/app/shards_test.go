@@ -41,7 +41,7 @@ func TestAloneOwnsAll(t *testing.T) {
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := a.shards.Load().Owned(); n != 0 {
+	if n := a.shards.Load().keeper.Owned(); n != 0 {
 		t.Errorf("it owns %d shards after its end", n)
 	}
 }

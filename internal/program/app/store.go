@@ -124,7 +124,7 @@ func (a *App) reached(partitions []int) (of []journal.Reached, ready bool) {
 	if d == nil || s == nil {
 		return nil, false
 	}
-	return d.Reached(partitions), s.Starting() == nil
+	return d.Reached(partitions), s.keeper.Starting() == nil
 }
 
 // logSealed logs which keys a store still needs.

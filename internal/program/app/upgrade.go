@@ -15,8 +15,8 @@ import (
 func (b *backend) upgradePending() bool { return b.upgrader != nil && b.upgrader.Pending() }
 
 // upgrades are what the operator's listener does about the format of the store; nil: nothing.
-func (a *App) upgrades() *admin.Upgrades {
-	u := a.backend.upgrader
+func (b *backend) upgrades() *admin.Upgrades {
+	u := b.upgrader
 	if u == nil {
 		return nil
 	}
