@@ -14,13 +14,13 @@ func TestNemesisBackup(t *testing.T) {
 	t.Parallel()
 	m := newNemesis(t)
 	m.addHub("--give-up", nemesisGiveUp.String())
-	m.run([]fault{m.backupFault(), m.backupFault(), m.hubFaults()[0]})
+	m.run([]fault{m.backupFault(), m.backupFault(), m.killedBackupFault(), m.hubFaults()[0]})
 }
 
 // backupFault takes a backup of the running hub, kills the hub later, and restores the
 // backup into a new folder. Half of the time the restore is killed as well, and run again.
 func (m *nemesis) backupFault() fault {
-	return fault{name: "hub restored from a backup", loses: true, tail: true, begin: func() func() {
+	return fault{name: "hub restored from a backup", ofHub: true, loses: true, tail: true, begin: func() func() {
 		h, file := m.hubs[0], filepath.Join(m.t.TempDir(), "backup.jsonl")
 		m.rshub("backup", file, "--admin-url", "http://"+h.admin)
 		time.Sleep(m.between(0, time.Second))
@@ -32,6 +32,26 @@ func (m *nemesis) backupFault() fault {
 			m.killRestore(h.dir, file)
 		}
 		m.rshub("restore", "--data-dir", h.dir, file)
+		return h.start
+	}}
+}
+
+// killedBackupFault kills the hub while it makes a backup. The command says so, and leaves no
+// file that is not whole.
+func (m *nemesis) killedBackupFault() fault {
+	return fault{name: "hub killed during a backup", ofHub: true, begin: func() func() {
+		h, file := m.hubs[0], filepath.Join(m.t.TempDir(), "broken.jsonl")
+		cmd := exec.CommandContext(m.t.Context(), binary, "backup", file, "--admin-url", "http://"+h.admin)
+		if err := cmd.Start(); err != nil {
+			m.t.Fatal(err)
+		}
+		time.Sleep(m.between(0, 200*time.Millisecond))
+		h.kill()
+		failed := cmd.Wait()
+		if _, missing := os.Stat(file); (failed == nil) != (missing == nil) {
+			m.t.Errorf("the backup ends with %v, its file: %v", failed, missing)
+		}
+		m.t.Logf("the backup broke off: %t", failed != nil)
 		return h.start
 	}}
 }

@@ -14,7 +14,10 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-var nemesisFlag = flag.Duration("nemesis", 4*time.Second, "how long each nemesis rages")
+var (
+	nemesisFlag = flag.Duration("nemesis", 4*time.Second, "how long each nemesis rages")
+	pauseFlag   = flag.Duration("pause", 50*time.Millisecond, "how long each of the three Sources of a nemesis pauses between two publishes")
+)
 
 const (
 	nemesisLease = 2 * time.Second
@@ -118,7 +121,7 @@ func (m *nemesis) run(faults []fault) {
 		m.stayAll(n, stay)
 	}
 	for n, s := range sources {
-		background(func() error { return s.run(ctx, 50*time.Millisecond) })
+		background(func() error { return s.run(ctx, *pauseFlag) })
 		for range 2 {
 			comes, rnd := m.addCallee(n), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
 			pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
@@ -131,13 +134,20 @@ func (m *nemesis) run(faults []fault) {
 		expires := m.addCallee(n)
 		background(func() error { return m.expire(ctx, expires, 3*time.Second) })
 	}
+	began := time.Now()
 	m.rage(faults, *nemesisFlag)
+	raged := time.Since(began)
 	cancel()
 	running.Wait()
 	close(failed)
 	for err := range failed {
 		m.t.Error(err)
 	}
+	published := 0
+	for _, s := range sources {
+		published += len(s.bodies)
+	}
+	m.t.Logf("%d notifications in %v, with faults: %.0f a minute", published, raged.Round(time.Second), float64(published)/raged.Minutes())
 	m.converge()
 }
 
