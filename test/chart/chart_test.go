@@ -5,6 +5,7 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -158,6 +159,51 @@ func TestDeployPage(t *testing.T) {
 			t.Errorf("the page speaks of a Secret RELEASE-rshub-keys and of an Ingress, which these values do not give:\n%s", block[1])
 		}
 	}
+}
+
+// The pod of the page about Kubernetes that restores a backup is one that Kubernetes knows, and has
+// the volume and the key of the hub.
+func TestRestorePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deploy/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n# restore.yaml\n(.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the page restores nothing")
+	}
+	all := objects(strings.ReplaceAll(string(block[1]), "hub-rshub", "test-rshub"))
+	if len(all) != 2 {
+		t.Fatalf("%d objects, want 2", len(all))
+	}
+	var claim corev1.PersistentVolumeClaim
+	var pod corev1.Pod
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(all[0]), &claim), yaml.UnmarshalStrict([]byte(all[1]), &pod)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := render(t, "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects(out) {
+		var hub appsv1.StatefulSet
+		if !strings.Contains(object, "kind: StatefulSet") {
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(object), &hub); err != nil {
+			t.Fatal(err)
+		}
+		spec, of := pod.Spec, hub.Spec.Template.Spec
+		if want := "data-" + hub.Name + "-0"; claim.Name != want || spec.Volumes[0].PersistentVolumeClaim.ClaimName != want ||
+			spec.Volumes[1].Secret.SecretName != of.Volumes[1].Secret.SecretName || !cmp.Equal(claim.Spec, hub.Spec.VolumeClaimTemplates[0].Spec) {
+			t.Errorf("the page has the claim %s and the Secret %s", claim.Name, spec.Volumes[1].Secret.SecretName)
+		}
+		if !cmp.Equal(spec.Containers[0].SecurityContext, of.Containers[0].SecurityContext) || *spec.SecurityContext.FSGroup != *of.SecurityContext.FSGroup || *spec.SecurityContext.RunAsUser != *of.SecurityContext.RunAsUser {
+			t.Error("its pod has another user or other rights than the hub")
+		}
+		return
+	}
+	t.Fatal("no StatefulSet is rendered")
 }
 
 func objects(text string) (all []string) {
