@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -120,7 +121,8 @@ type document struct {
 	close    func() error
 }
 
-// end closes the answer. An error of the connection does not matter any more.
+// end closes the answer. An error of the connection does not matter any more. It may be
+// called again.
 func (d *document) end() { _ = d.close() }
 
 // open asks for a document of up to so many entries and reads its head; 0: the 50,000 of
@@ -139,7 +141,7 @@ func open(ctx context.Context, client Doer, rawURL string, most int) (*document,
 func (p page) document(most int) (*document, error) {
 	body := bufio.NewReader(io.LimitReader(p.Body, biglist.Sent(most)))
 	magic, _ := body.Peek(2)
-	d := &document{url: p.URL, close: p.Body.Close}
+	d := &document{url: p.URL, close: sync.OnceValue(p.Body.Close)}
 	d.Reader = resourcesync.NewReader(body, resourcesync.ReadOptions{
 		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})

@@ -1,7 +1,9 @@
 package subscriber
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/web"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // StatusError.RetryAfter is a day at most, in either form of the header.
@@ -23,4 +26,86 @@ func TestRetryAfterIsBounded(t *testing.T) {
 			t.Errorf("%s: %+v", header, err)
 		}
 	}
+}
+
+// alone is a client that fails a request while an answer to another is open.
+type alone struct {
+	Doer
+	open int
+}
+
+func (a *alone) Do(r *http.Request) (*http.Response, error) {
+	if a.open > 0 {
+		return nil, fmt.Errorf("%s is asked for while another answer is open", r.URL)
+	}
+	resp, err := a.Doer.Do(r)
+	if err == nil {
+		a.open++
+		resp.Body = &closed{resp.Body, func() { a.open-- }}
+	}
+	return resp, err
+}
+
+// closed calls then when it is closed for the first time.
+type closed struct {
+	io.ReadCloser
+	then func()
+}
+
+func (c *closed) Close() error {
+	c.then()
+	c.then = func() {}
+	return c.ReadCloser.Close()
+}
+
+// No document stays open while another one is asked for: a host that gives out one answer
+// at a time would never give out the second one.
+func TestOneAnswerAtATime(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		const host = "https://one.example"
+		up := func(to string) []resourcesync.Link { return []resourcesync.Link{{Rel: "up", Href: host + to}} }
+		l.serve(host+WellKnown, resourcesync.Head{Capability: resourcesync.Description}, resourcesync.Entry{Loc: host + "/caps.xml", Capability: resourcesync.CapabilityList})
+		l.serve(host+"/caps.xml", resourcesync.Head{Capability: resourcesync.CapabilityList, Links: up(WellKnown)},
+			resourcesync.Entry{Loc: host + "/list.xml", Capability: resourcesync.ResourceList}, resourcesync.Entry{Loc: host + "/changes.xml", Capability: resourcesync.ChangeList})
+		l.serve(host+"/list.xml", resourcesync.Head{Capability: resourcesync.ResourceList, At: l.from, Links: up("/caps.xml")})
+		l.serve(host+"/notified.xml", resourcesync.Head{Capability: resourcesync.ChangeNotification, From: l.from, Until: l.from, Links: up("/nothing.xml")})
+		l.page(host+"/page", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", `<`+host+`/caps.xml>; rel="resourcesync"`)
+			l.write(w, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: l.from, Until: l.from})
+		})
+		l.page(host+"/robots.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "Sitemap: "+host+"/list.xml\n") })
+
+		l.serve(host+"/changes.xml", l.index(), l.member(host+"/member.xml", 0, -1), resourcesync.Entry{Loc: host + "/unknown.xml"})
+		l.list(host+"/member.xml", 0, -1, 1)
+		l.list(host+"/unknown.xml", 0, -1, 2)
+		for what, do := range map[string]func(context.Context, Doer) error{
+			"a host": func(ctx context.Context, c Doer) error { _, err := DiscoverSource(ctx, c, host+"/"); return err },
+			"a list": func(ctx context.Context, c Doer) error {
+				_, err := DiscoverSource(ctx, c, host+"/list.xml")
+				return err
+			},
+			"a topic": func(ctx context.Context, c Doer) error { _, err := DiscoverSource(ctx, c, host+"/page"); return err },
+			"a sitemap": func(ctx context.Context, c Doer) error {
+				d := discoverer{client: c, seen: map[string]bool{}}
+				if !d.robots(ctx, host+robotsPath) {
+					return errors.New("nothing found")
+				}
+				return nil
+			},
+			"changes": func(ctx context.Context, c Doer) error {
+				set := Set{Documents: map[string]string{resourcesync.ChangeList: host + "/changes.xml"}}
+				n := 0
+				_, err := ReadChanges(ctx, c, set, l.from, ListLimit{}, func(resourcesync.Entry) error { n++; return nil })
+				if err == nil && n != 2 {
+					err = fmt.Errorf("%d changes", n)
+				}
+				return err
+			},
+		} {
+			client := &alone{Doer: l}
+			if err := do(l.Context(), client); err != nil || client.open != 0 {
+				t.Errorf("%s: %v; %d answers stay open", what, err, client.open)
+			}
+		}
+	})
 }

@@ -113,6 +113,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 	archive := d.head.Capability == resourcesync.ChangeListArchive
 	if d.head.Capability == resourcesync.CapabilityList {
 		set, err := readSet(d)
+		d.end() // so that one answer at a time is open
 		if next := set.Documents[resourcesync.ChangeList]; err == nil && next != "" && depth < maxUps {
 			_, err = p.read(ctx, client, next, depth+1)
 		}
@@ -142,6 +143,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 	if len(within) > 0 && depth >= maxUps {
 		return "", fmt.Errorf("%s: indexes within indexes, %d deep", d.url, depth)
 	}
+	d.end() // as above
 	for _, w := range within {
 		if _, err := p.read(ctx, client, w, depth+1); err != nil {
 			return "", err

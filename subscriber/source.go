@@ -96,8 +96,9 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 	}
 	doc, err := p.document(0) // closes p, now or with doc
 	if err == nil {
-		defer doc.end()
-		if found, err := d.document(ctx, doc, ups); found || err != nil {
+		found, err := d.document(ctx, doc, ups)
+		doc.end()
+		if found || err != nil {
 			return found, err
 		}
 	}
@@ -141,6 +142,7 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 		if up, ok := doc.head.Link("up"); ok && ups < maxUps {
 			above, err := web.Resolve(doc.url, up.Href)
 			if err == nil {
+				doc.end() // as in below
 				if found, err := d.from(ctx, above, ups+1); found || err != nil {
 					return found, err
 				}
@@ -172,6 +174,7 @@ func (d *discoverer) below(ctx context.Context, doc *document) (bool, error) {
 		}
 		below = append(below, target)
 	}
+	doc.end() // so that one answer at a time is open, whatever the host allows
 	for _, target := range below {
 		if len(d.source.Sets) >= maxSets {
 			return false, fmt.Errorf("%s leads to more than %d sets", doc.url, maxSets)
@@ -188,8 +191,8 @@ func (d *discoverer) robots(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = p.Body.Close() }()
 	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.URL)
+	_ = p.Body.Close() // it was only read
 	for _, s := range sitemaps[:min(len(sitemaps), maxRobots)] {
 		if found, _ := d.from(ctx, s, 0); found {
 			return true
