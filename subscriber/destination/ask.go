@@ -3,7 +3,6 @@ package destination
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/rshub/rshub/internal/base/web"
@@ -14,7 +13,7 @@ import (
 // ask sends a GET, and follows redirects to allowed hosts. The response is 200, 206 or
 // 304. Its body occupies one of the slots of the host until it is closed.
 func (w *hosts) ask(ctx context.Context, address string, header http.Header) (*http.Response, error) {
-	answer, err := web.Ask(ctx, web.DoerFunc(w.inSlot), web.Request{Method: http.MethodGet, URL: address, Header: header})
+	answer, err := web.Ask(ctx, w, web.Request{Method: http.MethodGet, URL: address, Header: header})
 	var none *web.UnansweredError
 	switch {
 	case errors.As(err, &none):
@@ -28,36 +27,6 @@ func (w *hosts) ask(ctx context.Context, address string, header http.Header) (*h
 	}
 	_ = answer.Body.Close()
 	return nil, &subscriber.StatusError{URL: answer.URL, Status: answer.StatusCode, RetryAfter: retryAfter(answer.Header)}
-}
-
-// inSlot waits for a slot of the host and sends a request. The slot is free again when the
-// body of the response is closed.
-func (w *hosts) inSlot(req *http.Request) (*http.Response, error) {
-	h, err := w.host(req.URL)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.enter(req.Context()); err != nil {
-		return nil, err
-	}
-	resp, err := w.Do(req)
-	if err != nil {
-		h.leave()
-		return nil, err
-	}
-	resp.Body = closing{resp.Body, h.leave}
-	return resp, nil
-}
-
-// closing calls then when it is closed for the first time.
-type closing struct {
-	io.ReadCloser
-	then func()
-}
-
-func (c closing) Close() error {
-	defer c.then()
-	return c.ReadCloser.Close()
 }
 
 // resolve returns the address of a reference in a document.

@@ -27,7 +27,12 @@ func needsBaseline(set namedSet, st setState) bool {
 
 // newBaseline makes a baseline, and records it.
 func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+	end, err := s.o.turn(ctx, s.reconciler.progressed)
+	if err != nil {
+		return st, err
+	}
 	next, err := s.baseline(ctx, set, st, t)
+	end()
 	switch {
 	case errors.Is(err, errUnchanged):
 		return st, nil

@@ -50,6 +50,7 @@ type follower struct {
 	syncer   *syncer
 	handlers handlers
 	synced   sync.Map // when each set was last brought in sync, by its name
+	troubles troubles
 }
 
 // run follows all sets, and those that the Source gets later, until ctx ends.
@@ -91,9 +92,11 @@ func (f *follower) run(ctx context.Context) error {
 		if !clock.Sleep(ctx, setsEvery) {
 			return group.Wait()
 		}
-		if more, err := f.syncer.source.sets(ctx); err == nil {
+		more, err := f.syncer.source.sets(ctx)
+		if err == nil {
 			sets = more
 		}
+		f.troubles.set("", err)
 	}
 }
 
@@ -112,7 +115,11 @@ type followed struct {
 func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 	for tries := 0; ; tries++ {
 		sets, err := f.syncer.source.sets(ctx)
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		f.troubles.set("", err)
+		if err == nil {
 			return sets, nil
 		}
 		if f.syncer.state.count() == 0 && !subscriber.Away(err) && !errors.Is(err, errNothing) {
@@ -172,13 +179,19 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 }
 
 // inStep records that a set has just been brought in sync.
-func (f *follower) inStep(set namedSet) { f.synced.Store(set.name, time.Now()) }
+func (f *follower) inStep(set namedSet) {
+	f.synced.Store(set.name, time.Now())
+	f.troubles.set(set.name, nil)
+}
 
 // baselineOf makes a baseline of a set, and logs the result.
 func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 	t := newTally(f.o.Source)
 	st, err := f.syncer.catchUp(ctx, set, f.syncer.state.set(set.name), t)
 	r := t.report()
+	if ctx.Err() == nil {
+		f.troubles.set(set.name, err)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -260,6 +273,7 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 		if err == nil {
 			break
 		}
+		f.troubles.set(set.name, err)
 		f.log.Warn("changes could not be carried out; they are tried again", "event", "apply_failed", "set", set.name, "error", err)
 		if !clock.Sleep(ctx, followAgain) {
 			return nil

@@ -21,6 +21,7 @@ type host struct {
 	down    time.Time // the host does not answer: no request is tried before
 	bad     int       // failures in a row
 	good    int       // responses since the number of slots was raised
+	well    bool      // the last response was a good one
 	kept    int       // slots that are withheld
 	surplus int       // slots to be withheld when they become free
 }
@@ -93,9 +94,17 @@ func (h *host) wait(ctx context.Context) error {
 	}
 }
 
+// sound reports whether the last response was a good one.
+func (h *host) sound() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.well
+}
+
 // worse counts a failure, and stops requests to the host for a while after many in a row. The
 // caller has locked mu.
 func (h *host) worse() {
+	h.well = false
 	if h.bad++; h.bad >= 20+2*cap(h.slots) {
 		h.down = time.Now().Add(hostRest)
 	}
@@ -120,7 +129,7 @@ func (h *host) answered(status int, after time.Duration) {
 	case status == 0 || status >= http.StatusInternalServerError:
 		h.worse()
 	default:
-		h.bad = 0
+		h.bad, h.well = 0, true
 		if h.good++; h.good < open || h.kept+h.surplus == 0 {
 			return
 		}

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,6 +105,10 @@ type Options struct {
 	Progress func(Progress)
 
 	end func() // closes the idle connections of our own Client; nil: the Client is the caller's
+	// What copies of a Fleet share. Party bounds requests; nil: there are no others. Turn waits
+	// until a baseline may be made, and end gives the turn on.
+	party *party
+	turn  func(ctx context.Context, done func() int64) (end func(), err error)
 }
 
 // Root is the folder for the resources below a URL.
@@ -199,6 +204,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
+	}
+	if o.turn == nil {
+		o.turn = func(context.Context, func() int64) (func(), error) { return func() {}, nil }
 	}
 	if o.Client == nil {
 		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub", PerHost: o.Parallel})

@@ -3,12 +3,10 @@ package destination
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
-	"github.com/rshub/rshub/subscriber"
 )
 
 // A Source may push changes and have no Change List. Then only the copy knows what was
@@ -83,6 +81,7 @@ func (f *follower) syncNow(ctx context.Context, set namedSet) {
 	case err == nil:
 		f.inStep(set)
 	case ctx.Err() == nil:
+		f.troubles.set(set.name, err)
 		f.log.Warn("the set could not be brought in sync; it is tried again", "event", "sync_failed", "set", set.name, "error", err)
 	}
 }
@@ -121,10 +120,4 @@ func (s *syncer) catchUp(ctx context.Context, set namedSet, st setState, t *tall
 		return next, s.state.putSet(set.name, next)
 	}
 	return s.newBaseline(ctx, set, next, t)
-}
-
-// inForce reports whether a hub pushes changes to a subscriber.
-func inForce(s *subscriber.Subscriber) bool {
-	st, err := s.Status()
-	return err == nil && slices.ContainsFunc(st.Subscriptions, func(sub subscriber.SubscriptionStatus) bool { return sub.State == "active" })
 }

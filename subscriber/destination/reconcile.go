@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -21,7 +22,11 @@ type reconciler struct {
 
 	claims   claims
 	deleting sync.Mutex // locked while deletions use up Options.MaxDelete
+	done     atomic.Int64
 }
+
+// progressed returns a number that grows with each resource and each 64 KiB.
+func (r *reconciler) progressed() int64 { return r.done.Load() + r.fetcher.web.bytes.Load()>>16 }
 
 func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 	return &reconciler{o: o, log: o.Log, source: source, tree: f.tree, fetcher: f, state: f.state}

@@ -214,6 +214,7 @@ func (r *reconciler) recordOf(res *result) (rec record) {
 
 // report counts an event, and passes it on unless nothing changed.
 func (r *reconciler) report(t *tally, e Event) {
+	r.done.Add(1)
 	t.event(e)
 	if e.What != Unchanged {
 		r.o.Event(e)

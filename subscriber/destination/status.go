@@ -172,7 +172,7 @@ func readSetName(dir string) string {
 // of their URLs. If another process works on the copy, the status is some seconds old. With an
 // error it returns the sets that could be read.
 func ReadStatus(dir string) ([]SetStatus, error) {
-	dirs, err := filepath.Glob(filepath.Join(dir, "set-*"))
+	dirs, err := filepath.Glob(filepath.Join(dir, streamDirs+"*"))
 	if err != nil {
 		return nil, err
 	}

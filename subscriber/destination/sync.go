@@ -182,7 +182,7 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 
 // subscriberDir returns the folder of a set's subscriber.
 func (s *syncer) subscriberDir(set string) string {
-	return filepath.Join(s.o.StateDir, "set-"+digest(set, 8))
+	return filepath.Join(s.o.StateDir, streamDirs+digest(set, 8))
 }
 
 // openSubscriber opens the stream of changes of a set, which begins at the baseline.

@@ -2,10 +2,12 @@ package destination
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -21,6 +23,9 @@ type hosts struct {
 	allowed  map[string]bool
 	tokens   map[string]func() string
 	parallel int
+	party    *party // of those that share limits; nil: it has its own alone
+
+	bytes atomic.Int64 // of bodies, which were read
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -28,7 +33,7 @@ type hosts struct {
 
 func newHosts(o *Options) *hosts {
 	w := &hosts{
-		client: o.Client, source: egress.HostPortOf(o.Source), parallel: o.Parallel,
+		client: o.Client, source: egress.HostPortOf(o.Source), parallel: o.Parallel, party: o.party,
 		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{},
 	}
 	w.allowed[w.source] = true
@@ -97,19 +102,43 @@ func (w *hosts) tokenOf(host string) string {
 	return ""
 }
 
-// Do sends a request to an allowed host, when the host may be called. A POST goes to a
-// hub, which the topic names; it gets no token.
+// Do sends a request to an allowed host, when the host may be called. The body of the
+// response occupies one of the slots of the host until it is closed. A POST goes to a hub,
+// which the topic names; it gets no token.
 func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodPost {
-		return w.client.Do(req)
+		return w.post(req)
 	}
 	h, err := w.host(req.URL)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.wait(req.Context()); err != nil {
+	if err := h.enter(req.Context()); err != nil {
 		return nil, err
 	}
+	leave := func() {}
+	if err = h.wait(req.Context()); err == nil {
+		leave, err = w.party.enter(req.Context(), h.name, h.sound)
+	}
+	if err != nil {
+		h.leave()
+		return nil, err
+	}
+	resp, err := w.call(h, req)
+	if err != nil {
+		leave()
+		h.leave()
+		return nil, err
+	}
+	resp.Body = &closing{ReadCloser: resp.Body, read: &w.bytes, then: sync.OnceFunc(func() {
+		leave()
+		h.leave()
+	})}
+	return resp, nil
+}
+
+// call sends a request that has its slot.
+func (w *hosts) call(h *host, req *http.Request) (*http.Response, error) {
 	if token := w.token(req.URL); token != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -123,6 +152,39 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	}
 	h.answered(resp.StatusCode, retryAfter(resp.Header))
 	return resp, nil
+}
+
+// post sends a request to a hub.
+func (w *hosts) post(req *http.Request) (*http.Response, error) {
+	leave, err := w.party.enter(req.Context(), egress.HostPort(req.URL), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	resp.Body = &closing{resp.Body, &w.bytes, leave}
+	return resp, nil
+}
+
+// closing counts what is read, and calls then when it is closed.
+type closing struct {
+	io.ReadCloser
+	read *atomic.Int64
+	then func()
+}
+
+func (c *closing) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+func (c *closing) Close() error {
+	defer c.then()
+	return c.ReadCloser.Close()
 }
 
 // retryAfter returns the pause that a response asks for, a day at most, so that a host that is

@@ -1,0 +1,75 @@
+package destination
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/subscriber"
+)
+
+const (
+	leaveLook   = 100 * time.Millisecond
+	leaveWithin = 2 * time.Minute // for the hub to verify that a subscription is ended
+)
+
+// streamDirs are the folders of the streams of the sets.
+const streamDirs = "set-"
+
+// Leave ends the subscriptions of the copy at their hubs, and waits until the hubs have
+// verified that. It is for a copy that nobody follows any more. Handler has to be served
+// meanwhile, and Follow must not run. It returns nil if no subscription is in force.
+func (c *Copy) Leave(ctx context.Context) error {
+	dirs, err := filepath.Glob(filepath.Join(c.o.StateDir, streamDirs+"*"))
+	for _, dir := range dirs {
+		if failed := c.leaveOne(ctx, dir); failed != nil {
+			err = errors.Join(err, fmt.Errorf("ending the subscription of %s: %w", readSetName(dir), failed))
+		}
+	}
+	return err
+}
+
+// leaveOne ends the subscriptions of the stream in a folder.
+func (c *Copy) leaveOne(ctx context.Context, dir string) error {
+	was, _ := subscriber.ReadStatus(dir) // what is asked for is in the state itself
+	name := strings.TrimPrefix(filepath.Base(dir), streamDirs)
+	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, c.o.Source), Callback: c.callbackOf(name), Client: c.web, Log: c.log})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	if !inForce(s) {
+		return nil
+	}
+	c.follower.handlers.set(name, &stream{readSetName(dir), s})
+	defer c.follower.handlers.set(name, nil)
+	if err := s.Unsubscribe(ctx); err != nil {
+		return err
+	}
+	for end := time.Now().Add(leaveWithin); inForce(s); {
+		if time.Now().After(end) {
+			return errors.New("the hub accepted the request, and did not verify it")
+		}
+		if !clock.Sleep(ctx, leaveLook) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// callbackOf returns the callback below which a stream has its own.
+func (c *Copy) callbackOf(name string) string {
+	return strings.TrimSuffix(c.o.Callback, "/") + "/" + name
+}
+
+// inForce reports whether a hub pushes changes to a subscriber.
+func inForce(s *subscriber.Subscriber) bool {
+	st, err := s.Status()
+	return err == nil && slices.ContainsFunc(st.Subscriptions, func(sub subscriber.SubscriptionStatus) bool { return sub.State == "active" })
+}
