@@ -13,7 +13,7 @@ KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop page image chart kube packages packaged release bench clean
+.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop sources page image chart kube packages packaged release bench clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, and who
 alerts: ## Cause the trouble of every alert, and see it fire on a Prometheus; RUN=name picks one trial
 	@for p in prometheus redis-server; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 45m -run TestAlertsFire ./test/e2e -args -alerts=$(or $(RUN),all)
+
+sources: ## Follow SOURCES=200 in one process, a tenth of them hanging, gone or lying; it prints lag, memory and descriptors
+	$(GO) test -count=1 -v -run TestManySources ./cmd/rssub -args -sources=$(or $(SOURCES),200)
 
 interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name checkouts, UPDATE=1 writes the results
 	@for p in nginx caddy haproxy; do tools/need $$p; done

@@ -27,6 +27,7 @@ import (
 // copyFlags are the flags that describe a copy.
 type copyFlags struct {
 	dir, stateDir     string
+	sources           string // the file with many Sources; empty: there is one
 	roots, hosts      []string
 	hiddenAllow       []string
 	tokens            []string
@@ -50,41 +51,50 @@ type copyFlags struct {
 // add adds the flags that all commands on a copy have.
 func (f *copyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.addCopy(flags)
+	f.parallel = 8
+	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
+	f.log.Add(flags)
+}
+
+// addCopy adds those about a copy, which each entry of --sources may have.
+func (f *copyFlags) addCopy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` of the copy")
 	flags.StringVar(&f.stateDir, "state-dir", "", "the `FOLDER` of the state of the copy (default: .rssub in the copy)")
 	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: store resources below URL in FOLDER of the copy (. is the copy itself); repeatable (default: a folder for each host)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names to keep although programs react to them, such as .well-known or web.config; repeatable (default: all such names are changed to safe ones)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "another `HOST` from which resources and documents may be fetched, besides the Source's; repeatable")
 	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE`: FILE has the bearer token for HOST, and is read again when it changes; repeatable")
-	f.parallel, f.maxFile, f.maxTotal, f.minFree = 8, 16<<30, 1<<40, 256<<20
-	flags.Var(cli.AtLeast(&f.parallel, 1), "parallel", "`N` requests to one host at once")
+	f.maxFile, f.maxTotal, f.minFree = 16<<30, 1<<40, 256<<20
 	flags.StringVar(&f.maxDelete, "max-delete", "", "delete at most `N` files within an hour, or a fraction of the copy such as 10%; more deletions are delayed and reported (default: a tenth of the copy, but at least ten)")
 	flags.Var(cli.Size(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, as a `SIZE` such as 16GiB; a length that the Source gives does not raise it")
 	addMaxEntries(flags, &f.maxEntries)
 	flags.Var(cli.Size(&f.maxTotal, 0), "max-total", "largest copy, as a `SIZE`, with unfinished downloads; resources that do not fit are reported and tried again by the next run; 0: no limit")
 	flags.Var(cli.Size(&f.minFree, 0), "min-free-disk", "free space, as a `SIZE`, that has to stay on the disk of the copy; with less, nothing is fetched, and deletions continue; 0: no limit")
-	flags.BoolVar(&f.json, "json", false, "print JSON")
-	f.call.Add(flags, "for a Source on this machine or network: loopback and private addresses may be called")
-	f.log.Add(flags)
 }
 
 // addBaseline adds the flags about the first copy.
-func (f *copyFlags) addBaseline(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.baseline, "baseline", "auto", "where the first copy comes `FROM`: list, dump or auto")
+func (f *copyFlags) addBaseline(flags *pflag.FlagSet) {
+	flags.StringVar(&f.baseline, "baseline", "auto", "where the first copy comes `FROM`: list, dump or auto")
 }
 
 // addSubscription adds the flags about receiving changes.
-func (f *copyFlags) addSubscription(cmd *cobra.Command) {
+func (f *copyFlags) addSubscription(flags *pflag.FlagSet) {
 	f.lease, f.checkEvery = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
-	flags := cmd.Flags()
 	flags.Var(cli.Positive(&f.poll), "poll", "ask the Source for changes every `TIME`, for a Destination that no hub can call; it then neither subscribes nor listens (default: subscribe)")
 	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
-	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	addMinSignature(flags, &f.minSignature)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "check the Change List for changes that were not pushed every `TIME`; off: never")
 	addHoldFor(flags, &f.hold)
+}
+
+// addCallback adds the flag that says where hubs find the Destination.
+func (f *copyFlags) addCallback(flags *pflag.FlagSet) {
+	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
 }
 
 // addHoldFor adds the flag about notifications that came early.
@@ -118,6 +128,19 @@ func minSignature(method string) (websub.SignatureMethod, error) {
 
 // options reads the flags.
 func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Options, error) {
+	o, err := f.copyOptions(source)
+	if err != nil {
+		return o, err
+	}
+	if o.Allow, err = f.call.Ranges(); err != nil {
+		return o, err
+	}
+	o.Log, err = f.log.Logger(cmd.ErrOrStderr())
+	return o, err
+}
+
+// copyOptions reads the flags that are about the copy.
+func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
@@ -177,11 +200,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 			return o, cli.Fail(cli.ExitUsage, "--max-delete: %w", err)
 		}
 	}
-	if o.Allow, err = f.call.Ranges(); err != nil {
-		return o, err
-	}
-	o.Log, err = f.log.Logger(cmd.ErrOrStderr())
-	return o, err
+	return o, nil
 }
 
 // open opens the copy that the flags describe.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,12 @@ A Destination that no hub can call uses --poll instead, and asks for changes.
 You can stop and start it at any time, also before the Source: it waits for a Source
 that is unavailable or not ready.
 
+With --sources it follows many Sources, each with a copy in a folder of its own below
+--dir. The other flags are the defaults of each Source. A Source that is away, slow or
+wrong delays no other one. The file is read again when it changes, and at SIGHUP; one
+with a mistake changes nothing. A Source that is taken out is unsubscribed, and its copy
+stays.
+
 It prints a line for each file that it copied or deleted, or failed to.
 
 --admin-listen serves the health of the copy at /livez and /readyz, and metrics for
@@ -41,9 +48,14 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
       --callback-url https://me.example:8095/
   rssub follow https://source.example/ --dir ./copy --poll 10m
   rssub follow http://localhost:8090/ --dir ./copy --dev
+  rssub follow --sources sources.yaml --dir /srv/copies \
+      --callback-url https://me.example/websub/
   rssub follow --config /etc/rssub/rssub.yaml          with source: in the file`,
 		Args: cli.AtMost("Source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.sources != "" {
+				return f.followAll(cmd, args, &server)
+			}
 			o, err := f.options(cmd, cmp.Or(strings.Join(args, ""), source))
 			if err != nil {
 				return err
@@ -53,7 +65,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 			}
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
-			l, err := f.listen(ctx, &server, &o)
+			l, err := f.listen(ctx, &server, o.Log, &o.Callback)
 			if err != nil {
 				return err
 			}
@@ -62,7 +74,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 			m, print := newMetrics(l, f.minFree), &lines{w: cmd.OutOrStdout(), json: f.json}
 			o.Event = func(e destination.Event) {
 				m.event(e)
-				print.update(e)
+				print.update("", e)
 			}
 			c, err := f.open(o)
 			if err != nil {
@@ -90,17 +102,28 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 	}
 	cmd.Flags().StringVar(&source, "source", "", "`URL` of the Source, if no argument names it")
 	f.add(cmd)
-	f.addBaseline(cmd)
-	f.addSubscription(cmd)
+	f.addBaseline(cmd.Flags())
+	f.addSubscription(cmd.Flags())
+	f.addCallback(cmd.Flags())
+	cmd.Flags().StringVar(&f.sources, "sources", "", "YAML `FILE` with many Sources, read again when it changes; --dir is the folder with a folder for each of their copies then")
 	server.Add(cmd.Flags(), "8095", takes)
 	return cmd, func(cmd *cobra.Command) error { return f.check(cmd, source) }
 }
 
 // check reports what is wrong with the flags, or missing for a copy that a hub keeps in sync.
 func (f *copyFlags) check(cmd *cobra.Command, source string) error {
+	if f.sources != "" {
+		_, err := f.checkSources(cmd, source)
+		return err
+	}
 	if _, err := f.options(cmd, source); err != nil {
 		return err
 	}
+	return f.checkPoll(cmd)
+}
+
+// checkPoll reports a callback that is missing, or that polling has no use for.
+func (f *copyFlags) checkPoll(cmd *cobra.Command) error {
 	if f.poll > 0 {
 		for _, name := range []string{"callback-url", "hub", "listen", "tls-cert"} {
 			if cmd.Flags().Changed(name) {
@@ -115,15 +138,15 @@ func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 	return nil
 }
 
-// listen opens the listeners: that of the callback, unless the Source is polled, and the
-// operator's.
-func (f *copyFlags) listen(ctx context.Context, server *cli.ServerFlags, o *destination.Options) (*cli.Server, error) {
+// listen opens the listeners: that of the callback, whose URL it returns, unless the Source is
+// polled, and the operator's.
+func (f *copyFlags) listen(ctx context.Context, server *cli.ServerFlags, log *slog.Logger, callback *string) (*cli.Server, error) {
 	if f.poll > 0 {
-		return server.OpenOperator(ctx, o.Log)
+		return server.OpenOperator(ctx, log)
 	}
-	l, err := server.Open(ctx, f.call.Dev, "callback", o.Log)
+	l, err := server.Open(ctx, f.call.Dev, "callback", log)
 	if err == nil {
-		o.Callback, err = callbackURL(l, f.callback, f.call.Dev)
+		*callback, err = callbackURL(l, f.callback, f.call.Dev)
 	}
 	return l, err
 }
@@ -138,6 +161,7 @@ type lines struct {
 // event is destination.Event as JSON.
 type event struct {
 	At             time.Time               `json:"at"`
+	Source         string                  `json:"source,omitempty"` // its name, where there are many
 	What           string                  `json:"what"`
 	URL            string                  `json:"url"`
 	Path           string                  `json:"path,omitempty"`
@@ -149,19 +173,19 @@ type event struct {
 	Error          string                  `json:"error,omitempty"`
 }
 
-func (l *lines) update(e destination.Event) {
+func (l *lines) update(source string, e destination.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	if l.json {
-		out := event{now, e.What, e.URL, e.Path, e.Bytes, e.Hash, e.Change, e.ChangedAt, e.NotificationID, ""}
+		out := event{now, source, e.What, e.URL, e.Path, e.Bytes, e.Hash, e.Change, e.ChangedAt, e.NotificationID, ""}
 		if e.Err != nil {
 			out.Error = e.Err.Error()
 		}
 		_ = cli.WriteJSON(l.w, out) // nobody can be informed
 		return
 	}
-	s := fmt.Sprintf("%s %s %s", now.Format(time.TimeOnly), e.What, first(e.Path, e.URL))
+	s := fmt.Sprintf("%s %s %s", strings.TrimSpace(now.Format(time.TimeOnly)+" "+source), e.What, first(e.Path, e.URL))
 	switch {
 	case e.Err != nil:
 		s += ": " + e.Err.Error()

@@ -39,6 +39,7 @@ var (
 // something happens; all else reads now, which look refreshes.
 type metrics struct {
 	of        watched
+	sources   *sources // of --sources; nil: there is one Source
 	resources figures.Counters[string]
 	bytes     prometheus.Counter
 	took      prometheus.Histogram
@@ -64,7 +65,7 @@ type state struct {
 }
 
 // newMetrics returns the metrics of a Destination. Set of before the server serves.
-func newMetrics(server *cli.Server, minFree int64) *metrics {
+func newMetrics(server *cli.Server, minFree int64, more ...prometheus.Collector) *metrics {
 	set := server.Figures("rssub", "Destination", cli.BuildVersion(version))
 	m := &metrics{}
 	m.resources = figures.Family(set, "rssub_resources_total", "Results for resources of the copy; failed: it was unavailable, and is tried again; held: --max-delete keeps it.", "outcome", outcomes...)
@@ -104,7 +105,7 @@ func newMetrics(server *cli.Server, minFree int64) *metrics {
 	gauge("rssub_deletions_held", "Files that the Source no longer has and --max-delete keeps.", figures.Number(&n.deletionsHeld))
 	gauge("rssub_free_bytes", "Free bytes on the disk of the copy, or of the state of rssub listen.", figures.Number(&n.freeBytes))
 	gauge("rssub_free_min_bytes", "With fewer free bytes nothing is fetched (--min-free-disk); 0: no limit.", figures.Number(&minFree))
-	server.Operate(m.ready, m.look)
+	server.Operate(m.ready, m.look, more...)
 	return m
 }
 
@@ -194,6 +195,9 @@ func (n *state) addCounts(c *subscriber.Counts) {
 // ready returns the checks of GET /readyz. A subscription is none of them: the hub must be able
 // to reach the callback before it can be in force, and without one changes are polled.
 func (m *metrics) ready() []admin.Check {
+	if m.sources != nil {
+		return m.sources.ready()
+	}
 	all, err := m.of.status()
 	stored := errors.Join(err, m.of.stored())
 	var says []string

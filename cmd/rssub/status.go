@@ -21,7 +21,7 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	var dir, stateDir string
+	var dir, stateDir, file string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status --dir DIR",
@@ -29,11 +29,19 @@ func statusCommand() *cobra.Command {
 		Long: `Shows the state that rssub follow, sync or listen stored in its folder. These commands
 may be running. It shows the leases, until when everything was received, what was
 missed and how it was repaired, and counts. For a copy it also shows resources that
-could not be fetched, and deletions that --max-delete delays.`,
+could not be fetched, and deletions that --max-delete delays.
+
+With --sources it shows a line for each Source that rssub follow --sources has in
+the folder, or would have.`,
 		Example: `  rssub status --dir ./copy
+  rssub status --dir /srv/copies --sources sources.yaml
   rssub status --state-dir /var/lib/rssub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file != "" {
+				f := copyFlags{dir: dir, stateDir: stateDir, sources: file}
+				return f.printFleet(cmd, asJSON)
+			}
 			if stateDir == "" {
 				stateDir = filepath.Join(dir, ".rssub")
 			}
@@ -57,6 +65,7 @@ could not be fetched, and deletions that --max-delete delays.`,
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "the `FOLDER` of the copy")
 	cmd.Flags().StringVar(&stateDir, "state-dir", "", "the `FOLDER` of the state (default: .rssub in --dir)")
+	cmd.Flags().StringVar(&file, "sources", "", "the YAML `FILE` with many Sources; --dir is the folder with their copies then")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -59,7 +59,7 @@ interruption continues where the last one stopped.`,
 		},
 	}
 	f.add(cmd)
-	f.addBaseline(cmd)
+	f.addBaseline(cmd.Flags())
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	return cmd
 }

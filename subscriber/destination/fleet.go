@@ -149,7 +149,7 @@ var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 // again. One that is not among them ends: its subscriptions are ended at the hubs, and its
 // copy stays. If anything is wrong, the error says what, and nothing changes.
 func (f *Fleet) Set(members []Member) error {
-	if err := check(members); err != nil {
+	if err := CheckMembers(members); err != nil {
 		return &OptionsError{err}
 	}
 	f.mu.Lock()
@@ -183,8 +183,20 @@ func (f *Fleet) Set(members []Member) error {
 	return nil
 }
 
-// check reports what is wrong with members.
-func check(members []Member) error {
+// Members returns the members that Set named last, in the order of their names.
+func (f *Fleet) Members() (out []Member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(f.members)) {
+		if w := f.members[key].wantedNow(); w != nil {
+			out = append(out, *w)
+		}
+	}
+	return out
+}
+
+// CheckMembers reports why these cannot be the members of a Fleet. It opens nothing.
+func CheckMembers(members []Member) error {
 	if len(members) > MaxMembers {
 		return fmt.Errorf("there are %d Sources, and a fleet has at most %d", len(members), MaxMembers)
 	}

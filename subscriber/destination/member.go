@@ -69,12 +69,14 @@ func (m *member) record() fleetRecord {
 
 func (m *member) dir() string { return m.record().StateDir }
 
-// leaves reports whether the member is to leave.
-func (m *member) leaves() bool {
+// wantedNow returns what is wanted of the member; nil: that it leaves.
+func (m *member) wantedNow() *Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wanted == nil
+	return m.wanted
 }
+
+func (m *member) leaves() bool { return m.wantedNow() == nil }
 
 func (m *member) is(state string, why error) {
 	m.mu.Lock()

@@ -41,7 +41,13 @@ type run struct {
 func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total int, wants iter.Seq2[desired, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	one := &run{reconciler: r, tally: t, results: make(chan result, storeSome), stop: cancel}
+	few := func(most int) int { // a push of one change needs no room for thousands
+		if total == 0 {
+			return most // nobody knows
+		}
+		return min(most, total)
+	}
+	one := &run{reconciler: r, tally: t, results: make(chan result, few(storeSome)), stop: cancel}
 	one.Progress = Progress{What: what, Total: total, Began: time.Now(), CurrentlyFor: r.o.Source}
 	var recorder, workers sync.WaitGroup
 	recorder.Go(one.record)
@@ -55,9 +61,9 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 		host := r.fetcher.web.queueOf(w.url)
 		q := queues[host]
 		if q == nil {
-			q = make(chan desired, queued)
+			q = make(chan desired, few(queued))
 			queues[host] = q
-			for range r.o.Parallel {
+			for range few(r.o.Parallel) {
 				workers.Go(func() {
 					for w := range q {
 						one.work(ctx, w)

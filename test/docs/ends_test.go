@@ -76,10 +76,15 @@ func startDestination(t *testing.T, source string) (admin string) {
 	return run(t, built(t, "rssub"), "follow", source, "--dir", t.TempDir(), "--dev", "--listen", ports.Addr())
 }
 
-// runDestination returns the metrics of a Destination.
+// runDestination returns the metrics of a Destination of many Sources, which has those of one
+// and more. Its only Source has the name NAME.
 func runDestination(t *testing.T) string {
 	t.Helper()
-	return scraped(t, startDestination(t, "http://"+ports.Addr()+"/"))
+	file := filepath.Join(t.TempDir(), "sources.yaml")
+	if err := os.WriteFile(file, []byte("sources: [{name: NAME, url: http://"+ports.Addr()+"/}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return scraped(t, run(t, built(t, "rssub"), "follow", "--sources", file, "--dir", t.TempDir(), "--dev", "--listen", ports.Addr()))
 }
 
 // scraped is the answer of /metrics.

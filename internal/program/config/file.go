@@ -28,10 +28,9 @@ func fromFile(path string, table []setting) (layer, []error) {
 
 // parseFile reads the settings in data; path is for the messages.
 func parseFile(path string, data []byte, table []setting) (layer, []error) {
-	l := layer{}
 	root, err := parseYAML(path, data)
 	if err != nil || root == nil {
-		return l, []error{err}
+		return layer{}, []error{err}
 	}
 	known := map[string]*setting{}
 	for i := range table {
@@ -39,7 +38,13 @@ func parseFile(path string, data []byte, table []setting) (layer, []error) {
 			known[table[i].name] = &table[i]
 		}
 	}
-	errs := eachKey(path, root, known, func(s *setting, n *yaml.Node, from string) error {
+	return keysOf(path, root, known)
+}
+
+// keysOf reads the keys of a mapping, which are settings.
+func keysOf(path string, n *yaml.Node, known map[string]*setting) (layer, []error) {
+	l := layer{}
+	errs := eachKey(path, n, known, func(s *setting, n *yaml.Node, from string) error {
 		text, err := scalars(n)
 		switch {
 		case err != nil:

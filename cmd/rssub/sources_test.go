@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// readFile reads the Sources of a text, for a command with flags.
+func readFile(t *testing.T, text string, args ...string) ([]destination.Member, error) {
+	t.Helper()
+	var f copyFlags
+	command := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.addCopy(command)
+	f.addSubscription(command)
+	if err := command.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	f.sources = filepath.Join(t.TempDir(), "sources.yaml")
+	if err := os.WriteFile(f.sources, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(f.sources), "token"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	members, err := f.readSources(command)
+	if err != nil {
+		return nil, cli.Fail(1, "%s", strings.ReplaceAll(err.Error(), f.sources, "sources.yaml"))
+	}
+	return members, nil
+}
+
+// A Source has the settings of its entry, else those of the file, else those of the command.
+func TestReadSources(t *testing.T) {
+	members, err := readFile(t, `defaults:
+  max-delete: 7
+  lease: 2d
+sources:
+  - url: https://A.example:8443/x/y%20z/?a=b
+  - url: https://b.example/.well-known/resourcesync
+    name: Bee
+    dir: /elsewhere/b
+    lease: 3d
+    poll: 10m
+    token-file: [b.example=token]
+`, "--dir", "copies", "--state-dir", "states", "--lease", "1d", "--hold-for", "4s", "--allow-host", "files.example")
+	if err != nil || len(members) != 2 {
+		t.Fatal(err, members)
+	}
+	a, b := members[0], members[1]
+	if a.Name != "a.example_8443-x-y-20z--a-b" || a.Poll || a.Options.Dir != "copies/"+a.Name || a.Options.StateDir != "states/"+a.Name || a.Options.Lease != 48*time.Hour ||
+		a.Options.HoldFor != 4*time.Second || a.Options.Hosts[0] != "files.example" || a.Options.MaxDelete == (destination.Share{}) {
+		t.Errorf("%+v", a)
+	}
+	if b.Name != "Bee" || !b.Poll || b.Options.Dir != "/elsewhere/b" || b.Options.Lease != 72*time.Hour || b.Options.PollEvery != 10*time.Minute || b.Options.Token("b.example") != "secret" {
+		t.Errorf("%+v", b)
+	}
+	// The same text is the same version, and another setting another one.
+	one := "sources: [{url: https://c.example/}]"
+	first, err := readFile(t, one, "--dir", "copies")
+	again, other := readFile(t, one, "--dir", "copies")
+	changed, wrong := readFile(t, one, "--dir", "copies", "--lease", "1d")
+	if err != nil || other != nil || wrong != nil || first[0].Version != again[0].Version || first[0].Version == changed[0].Version {
+		t.Errorf("%v %v %v: %q %q %q", err, other, wrong, first[0].Version, again[0].Version, changed[0].Version)
+	}
+}
+
+// A mistake is named with its line.
+func TestReadSourcesMistakes(t *testing.T) {
+	for text, says := range map[string]string{
+		"sources:\n":                            "sources.yaml: there is no Source in the list",
+		"":                                      "sources.yaml: it has no list",
+		"sources:\n  - name: a\n":               "sources.yaml:2: url is missing",
+		"sources:\n  - url: ftp://a.example/\n": `sources.yaml:2: url "ftp://a.example/" is no http or https URL`,
+		"sources:\n  - url: https://a.example/\n    nme: a\n":                                          `sources.yaml:3: there is no setting "nme"; did you mean name?`,
+		"sources:\n  - url: https://a.example/\n    name: ../up\n":                                     `sources.yaml:2: "../up" cannot be the name`,
+		"sources:\n  - url: https://a.example/b/c\n  - url: https://a.example/b-c\n":                   "sources.yaml:3: the name of this Source is a.example-b-c, as in sources.yaml:2",
+		"sources:\n  - url: https://a.example/\n    lease: never\n":                                    `sources.yaml:3: lease: `,
+		"sources:\n  - url: https://a.example/\n    max-delete: many\n":                                "sources.yaml:2: --max-delete:",
+		"sources:\n  - url: https://a.example/\n  - url: https://b.example/\n    dir: a.example/in\n":  "sources.yaml: the folder of b.example is within that of a.example",
+		"sources:\n  - url: https://a.example/\n    dir: x\n  - url: https://b.example/\n    dir: x\n": "have the same folder",
+		"sources:\n  - url: https://a.example/\n    listen: :80\n":                                     `sources.yaml:3: there is no setting "listen"`,
+	} {
+		if _, err := readFile(t, text, "--dir", "copies"); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, and it should say %s", text, err, says)
+		}
+	}
+}
+
+// The name that an address gives is safe as the name of a folder, and is a name of a copy.
+func FuzzNameOf(f *testing.F) {
+	for _, s := range []string{"https://a.example/", "http://[::1]:80/..", "https://a/" + strings.Repeat("x/", 100), "https://a.example/\x00%2e%2e/", "https://-/"} {
+		f.Add(s)
+	}
+	safe := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	f.Fuzz(func(t *testing.T, address string) {
+		if name := nameOf(address); name != "" && !safe.MatchString(name) || len(name) > nameMost {
+			t.Errorf("%q is called %q", address, name)
+		}
+	})
+}
