@@ -222,8 +222,8 @@ func TestManySources(t *testing.T) {
 	}
 	began = time.Now()
 	end = x.start()
-	x.until("in step after a kill", well, x.same)
-	t.Logf("after kill -9 in the middle, all are in step again after %v; %s", time.Since(began), x.figures())
+	x.until("in sync after a kill", well, x.same)
+	t.Logf("after kill -9 in the middle, all are in sync again after %v; %s", time.Since(began), x.figures())
 
 	gone, rest := well[0], slices.DeleteFunc(slices.Clone(x.sources), func(p *plot) bool { return p == well[0] })
 	x.write(rest)

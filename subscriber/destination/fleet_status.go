@@ -30,7 +30,7 @@ type MemberStatus struct {
 	Since    time.Time `json:"since"` // of the state
 	// Ready says that there is a baseline of every set.
 	Ready bool `json:"ready"`
-	// Trouble is why the Source or its sets are not in step; empty: they are, as far as is
+	// Trouble is why the Source or its sets are not in sync; empty: they are, as far as is
 	// known.
 	Trouble string      `json:"trouble,omitempty"`
 	Sets    []SetStatus `json:"sets,omitempty"`
@@ -78,7 +78,7 @@ func (m *member) status(sets bool) MemberStatus {
 // copy in trouble makes no Fleet unready: Status has it.
 func (f *Fleet) Ready() error { return errors.Join(f.db.Ready(), f.db.Trouble()) }
 
-// Trouble says what keeps the copy from being in step while Follow runs; empty: nothing that
+// Trouble says what keeps the copy from being in sync while Follow runs; empty: nothing that
 // is known.
 func (c *Copy) Trouble() string { return c.follower.troubles.String() }
 

@@ -250,12 +250,12 @@ func TestFleetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, members := range map[string][]destination.Member{
-		"cannot be the name":       {at("../x", "https://a.example/", "a")},
-		"two copies have the name": {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
-		"have the same folder":     {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
-		"is within that of x":      {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
-		"no address of a Source":   {at("x", "ftp://a.example/", "a")},
-		"at most 1000":             many,
+		"cannot be the name":             {at("../x", "https://a.example/", "a")},
+		"two copies have the name":       {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
+		"have the same folder":           {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
+		"is within that of x":            {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
+		"is not the address of a Source": {at("x", "ftp://a.example/", "a")},
+		"at most 1000":                   many,
 	} {
 		if err := f.Set(members); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, and it should say %q", err, says)

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// troubles are why sets are not in step, by name. The empty name is the Source's.
+// troubles are why sets are not in sync, by name. The empty name is the Source's.
 type troubles struct {
 	mu sync.Mutex
 	of map[string]string
