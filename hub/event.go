@@ -46,6 +46,7 @@ const (
 	EventUnsubscribe = "unsubscribe"
 	EventPing        = "ping"
 	EventFetch       = "fetch"
+	EventRead        = "read" // of the history of a topic
 	EventPost        = "post" // of another media type, or from a web page
 )
 
@@ -74,6 +75,14 @@ func PublishOutcomes() []string {
 		noCredential, notCovered, topicNotAllowed, topicDenied, contentMismatch, slowBody,
 		gap, overlap, conflict, tooLarge, tooManyEntries, unsupportedMediaType, badDocument, otherKind,
 		rateLimited, storeDown, storeFull, drainingHub, busy, topicUnreachable,
+	)
+}
+
+// ReadOutcomes are all values of Event.Outcome for a question about history.
+func ReadOutcomes() []string {
+	return outcomes(
+		badQuery, unknownTopic, noChanges, historyOff, notAcceptable, notYet, trimmed, tooManyReads,
+		wrongCredential, noCredential, rateLimited, storeDown, drainingHub,
 	)
 }
 

@@ -59,24 +59,6 @@ func FuzzServeHTTP(f *testing.F) {
 	})
 }
 
-// An Accept header never makes two things of one request.
-func FuzzAccept(f *testing.F) {
-	for _, s := range []string{"", "*/*", "text/html;q=0.5,*/*;q=0.1", ",;,;q=", "text/plain;q=1.5"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		a := parseAccept(http.Header{"Accept": {s}})
-		if len(a) > maxRanges {
-			t.Errorf("%d ranges", len(a))
-		}
-		for _, m := range []string{"text/html", "text/plain", "application/json"} {
-			if q := a.quality(m); !(q >= 0 && q <= 1) {
-				t.Errorf("%q has the quality %v for %s", s, q, m)
-			}
-		}
-	})
-}
-
 // Whatever headers a topic answers with, what goes on of them is its Content-Type
 // as it is (HUB-61) and links that can stand in a header.
 func FuzzDescribe(f *testing.F) {

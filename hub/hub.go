@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/browser"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/ingress"
@@ -103,6 +104,17 @@ type Options struct {
 	// raised to twice MaxBody if they are less.
 	MaxPublishBytes, MaxFetchBytes int64
 
+	// History answers readers who ask for what the journal has. Nil: there is none.
+	History *history.Service
+	// Read says who may ask, and Readers are those with a token.
+	Read    ReadAccess
+	Readers *validate.Publishers
+	// ReadOrigins are the origins whose web pages may read; "*": all.
+	ReadOrigins []string
+	// ReadBytes limits what each requester reads, and ReadTotal what all read together: as
+	// notifications, in bytes. Zero: no limit.
+	ReadBytes, ReadTotal Rate
+
 	// AllowHosts are the host names that browsers may use, besides that of HubURL.
 	AllowHosts []string
 	// TrustedProxies says whose X-Forwarded-For and X-Forwarded-Proto count.
@@ -140,6 +152,7 @@ type Handler struct {
 	byPublisher, byTopicHost, byRequester *limiters
 	bytesByPublisher, bytesByTopicHost    *limiters
 	hashedByRequester                     *limiters // bytes hashed for wrong signatures
+	readByRequester, readByAll            *limiters // bytes of notifications
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -159,6 +172,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Publishers == nil {
 		o.Publishers = validate.NewPublishers(nil)
+	}
+	if o.Readers == nil {
+		o.Readers = validate.NewPublishers(nil)
 	}
 	o.MaxBody = cmp.Or(max(o.MaxBody, 0), 50<<20)
 	o.MaxPublishBytes = cmp.Or(max(o.MaxPublishBytes, 0), 256<<20)
@@ -197,6 +213,8 @@ func New(o Options) (*Handler, error) {
 
 		hashedByRequester: newLimiters(Rate{Events: hashedBodies * int(o.MaxBody), Per: time.Minute}, int(o.MaxBody), o.Live),
 	}
+	h.readByRequester = newLimiters(o.ReadBytes, int(o.MaxBody), o.Live)
+	h.readByAll = newLimiters(o.ReadTotal, int(o.MaxBody), func() int { return 1 }) // of this hub's processor
 	h.page, err = newLanding(o.HubURL, o.Auth)
 	return h, err
 }
@@ -217,8 +235,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		h.post(w, r)
 	case http.MethodGet, http.MethodHead:
+		if q := r.URL.Query(); history.Asks(q) {
+			h.serveRead(w, r, q)
+			return
+		}
 		h.page.serve(w, r)
 	default:
+		if h.preflight(w, r) {
+			return
+		}
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		_ = h.refuse(w, r, refuse(methodNotAllowed, "POST a notification or a subscription request here, or GET a description of this hub."))
 	}

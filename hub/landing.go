@@ -8,6 +8,8 @@ import (
 	htmltemplate "html/template"
 	"net/http"
 	"text/template"
+
+	"github.com/rshub/rshub/internal/base/negotiate"
 )
 
 var (
@@ -58,7 +60,7 @@ func (l *landing) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", l.policy)
 	header.Set("Cache-Control", "max-age=300")
-	if parseAccept(r.Header).prefers("text/html") {
+	if negotiate.Media(r.Header).Prefers("text/html") {
 		answer(w, "text/html; charset=utf-8", http.StatusOK, l.html)
 		return
 	}

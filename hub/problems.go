@@ -10,8 +10,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/browser"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/negotiate"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"
@@ -48,6 +50,15 @@ var (
 	crossSite          = kind{http.StatusForbidden, OutcomeCrossSite, "A web page sent this"}
 	topicDenied        = kind{http.StatusForbidden, "topic-denied", "The topic does not name this hub"}
 	contentMismatch    = kind{http.StatusForbidden, "content-mismatch", "The topic does not serve what was posted"}
+
+	badQuery      = kind{http.StatusBadRequest, "bad-query", "The question is not valid"}
+	unknownTopic  = kind{http.StatusNotFound, "unknown-topic", "The hub has nothing of this topic"}
+	noChanges     = kind{http.StatusNotFound, "no-changes", "The topic carries no changes"}
+	historyOff    = kind{http.StatusNotFound, "history-off", "This hub does not serve what it keeps"}
+	notAcceptable = kind{http.StatusNotAcceptable, "not-acceptable", "There is no such form of the answer"}
+	notYet        = kind{http.StatusConflict, "not-yet", "The topic has not come that far"}
+	trimmed       = kind{http.StatusGone, "trimmed", "The hub no longer has it"}
+	tooManyReads  = kind{http.StatusTooManyRequests, "too-many-reads", "Too much is being read"}
 
 	notFound         = kind{http.StatusNotFound, "not-found", "There is nothing here"}
 	methodNotAllowed = kind{http.StatusMethodNotAllowed, "method-not-allowed", "The method is not offered"}
@@ -93,6 +104,8 @@ type refusal struct {
 	line, column int
 	expectedFrom time.Time
 	gap          *journal.Gap
+	earliest     time.Time // from where on the hub has what was asked for
+	until        time.Time // how far the topic has come
 	wait         time.Duration
 	cause        error // for the log alone
 }
@@ -141,6 +154,9 @@ func classify(err error) *refusal {
 		refused    *egress.RefusedError
 		overbooked *subscriptions.LimitError
 	)
+	if asked := classifyRead(err); asked != nil {
+		return asked
+	}
 	switch {
 	case errors.As(err, &r):
 		return r
@@ -171,6 +187,38 @@ func classify(err error) *refusal {
 	r = &refusal{kind: storeDown, detail: "This hub's store can't be reached; the request was not acknowledged. Send it again later, as it is.", cause: err}
 	if errors.Is(err, journal.ErrFull) {
 		r.kind, r.detail = storeFull, "This hub's store is full, and nothing was accepted. Try again later."
+	}
+	return r
+}
+
+// classifyRead returns the refusal of a question about the history of a topic; nil: it is none.
+func classifyRead(err error) *refusal {
+	var (
+		query  *history.QueryError
+		gone   *history.TrimmedError
+		future *history.FutureError
+		full   *history.BusyError
+		r      *refusal
+	)
+	switch {
+	case errors.As(err, &query):
+		return refuse(badQuery, "%s.", query.Error())
+	case errors.As(err, &gone):
+		r = refuse(trimmed, "This hub has the changes of this topic from %s on, no earlier ones. Ask for those, and take the rest from the lists of the Source.", instant(gone.Earliest))
+		r.earliest = gone.Earliest
+	case errors.As(err, &future):
+		r = refuse(notYet, "The newest notification of this topic ends at %s, which is earlier. Ask for what comes after that.", instant(future.Until))
+		r.until = future.Until
+	case errors.As(err, &full) && full.Yours:
+		return refuse(tooManyReads, "This hub is writing as many answers to your address as it does at a time. Wait for one to end.")
+	case errors.As(err, &full):
+		return refuse(tooManyReads, "This hub is writing as many answers as it does at a time. Wait and try again.")
+	case errors.Is(err, history.ErrGone):
+		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
+	case errors.Is(err, history.ErrNoChanges):
+		return refuse(noChanges, "This topic carries no change notifications, so there is no Change List of it. Ask with latest for the last document that was published.")
+	case errors.Is(err, history.ErrUnknown):
+		return refuse(unknownTopic, "This hub has nothing of this topic. Check its URL, byte by byte.")
 	}
 	return r
 }
@@ -209,6 +257,8 @@ type problem struct {
 	Column       int          `json:"column,omitempty"`
 	ExpectedFrom string       `json:"expected_from,omitempty"`
 	Gap          *intervalDoc `json:"gap,omitempty"`
+	Earliest     string       `json:"earliest,omitempty"`
+	Until        string       `json:"until,omitempty"`
 }
 
 type intervalDoc struct {
@@ -220,6 +270,7 @@ func (e *refusal) problem() problem {
 	p := problem{
 		Type: typeBase + e.kind.slug, Title: e.kind.title, Status: e.kind.status, Detail: e.detail,
 		Rule: e.rule, Line: e.line, Column: e.column, ExpectedFrom: instant(e.expectedFrom),
+		Earliest: instant(e.earliest), Until: instant(e.until),
 	}
 	if e.gap != nil {
 		p.Gap = &intervalDoc{From: instant(e.gap.From), Until: instant(e.gap.Until)}
@@ -249,7 +300,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *ref
 		// answer, however slowly that comes.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering)) // where there is a connection
 	}
-	if parseAccept(r.Header).prefers("application/problem+json", "application/json") {
+	if negotiate.Media(r.Header).Prefers("application/problem+json", "application/json") {
 		answerJSON(w, "application/problem+json", e.kind.status, e.problem())
 		return e
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // WriteOptions say how a document is written. The zero value is good for most.
@@ -17,6 +18,10 @@ type WriteOptions struct {
 	// 50,000 entries and 52,428,800 bytes (DOC-60).
 	MaxEntries int
 	MaxBytes   int64
+	// AsRead writes entries as a tolerant reader returned them: without looking for broken
+	// rules, and without the bounds above. It is for those who hand on what others wrote,
+	// and must leave nothing out. The head has to keep the rules all the same.
+	AsRead bool
 }
 
 // The limits of the specification.
@@ -28,6 +33,9 @@ const (
 func (o WriteOptions) withDefaults() WriteOptions {
 	o.MaxEntries = min(cmp.Or(max(o.MaxEntries, 0), mostEntries), mostEntries)
 	o.MaxBytes = min(cmp.Or(max(o.MaxBytes, 0), mostBytes), mostBytes)
+	if o.AsRead {
+		o.MaxEntries, o.MaxBytes = math.MaxInt, math.MaxInt64
+	}
 	return o
 }
 
@@ -68,6 +76,7 @@ func NewWriter(w io.Writer, h Head, o WriteOptions) (*Writer, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
+	c.asRead = o.AsRead
 	d := newWriter(w, c, &h, o)
 	if d.left < 0 {
 		return nil, tooLong(o)

@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
+
+	"github.com/rshub/rshub/internal/base/negotiate"
 )
 
 // serve answers with the document at a path of the shelf, and reports whether there is one. It
@@ -19,7 +20,7 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 		if !ok {
 			return false
 		}
-		name, tag, packed := filepath.Join(s.dir, d.File), d.SHA256[:32], d.Packed && acceptsGzip(r.Header.Values("Accept-Encoding"))
+		name, tag, packed := filepath.Join(s.dir, d.File), d.SHA256[:32], d.Packed && negotiate.Gzip(r.Header)
 		if packed {
 			name, tag = name+packedSuffix, tag+"-gzip"
 		}
@@ -50,33 +51,4 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, path string) bool 
 		return true
 	}
 	return false
-}
-
-// acceptsGzip reports whether an answer may be compressed, by the values of Accept-Encoding. It
-// may not if the client says nothing or prefers identity.
-func acceptsGzip(values []string) bool {
-	const unsaid = -1
-	gzip, wildcard, identity := float64(unsaid), float64(unsaid), 0.0
-	for element := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		coding, params, _ := strings.Cut(element, ";")
-		q := 1.0
-		if v, ok := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(params, " ", "")), "q="); ok {
-			var err error
-			if q, err = strconv.ParseFloat(v, 64); err != nil || !(q >= 0 && q <= 1) {
-				q = 0
-			}
-		}
-		switch strings.ToLower(strings.TrimSpace(coding)) {
-		case "gzip", "x-gzip":
-			gzip = max(gzip, q)
-		case "*":
-			wildcard = q
-		case "identity":
-			identity = q
-		}
-	}
-	if gzip == unsaid {
-		gzip = wildcard
-	}
-	return gzip > 0 && gzip >= identity
 }

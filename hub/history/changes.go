@@ -1,0 +1,281 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/negotiate"
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// The headers of answers.
+const (
+	// HeaderUntil is the instant up to which an answer goes.
+	HeaderUntil = "RSHub-Until"
+	// HeaderPosition is the Position behind an answer.
+	HeaderPosition = "RSHub-Position"
+	// HeaderGap names, as from/until, an interval that the answer does not have: the one that
+	// it ends at or, if until is the from of the document, the one that it begins behind.
+	HeaderGap = "RSHub-Gap"
+)
+
+// forever is the Cache-Control of what never changes, and recheck that of all else.
+const (
+	forever = "public, max-age=31536000, immutable"
+	recheck = "no-cache"
+)
+
+// Changes answers with the changes of one topic as a Change List, or as an index of several if
+// there are many (MEM-01). An error is returned before anything is written: ErrUnknown,
+// ErrNoChanges, ErrGone, *TrimmedError, *FutureError, *BusyError, or that of the store.
+func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
+	done, err := s.begin(from.Name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	topic := q.Topics[0]
+	p, err := s.plan(r.Context(), topic, q)
+	if err != nil {
+		return err
+	}
+	a := answer{s: s, topic: topic, plan: p, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
+	if err := a.findUp(r.Context()); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if notModified(r, a.tag()) {
+		status = http.StatusNotModified
+	} else if r.Method != http.MethodHead && !a.index() {
+		if err := from.charge(p.bytes()); err != nil {
+			return err
+		}
+	}
+	a.headers(w.Header(), q.To != nil)
+	w.WriteHeader(status)
+	if status != http.StatusOK || r.Method == http.MethodHead {
+		return nil
+	}
+	if err := a.write(r.Context(), &steady{w, http.NewResponseController(w), s.o.Stall}); err != nil {
+		panic(http.ErrAbortHandler) // the reader must not take half of a document for the whole
+	}
+	return nil
+}
+
+// plan makes the plan of the answer to q.
+func (s *Service) plan(ctx context.Context, topic string, q Query) (*plan, error) {
+	head, err := s.head(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if head.Kind != journal.KindChange {
+		return nil, ErrNoChanges
+	}
+	p := planner{
+		limits: s.limits, damaged: &s.damaged, plan: plan{head: head},
+		cursor: cursor{journal: s.o.Journal, topic: topic},
+	}
+	switch {
+	case q.Earliest:
+		p.cursor.at, p.plan.end = head.Trimmed, head.Trimmed
+		err = p.follow(ctx, journal.Anchor{})
+	case q.After != nil:
+		err = p.after(ctx, q.After.place(topic), q.To.place(topic))
+	default:
+		err = p.since(ctx, q.Since)
+	}
+	return &p.plan, err
+}
+
+// head returns the head of a topic that had notifications. ErrUnknown: it had none.
+func (s *Service) head(ctx context.Context, topic string) (journal.Head, error) {
+	head, err := s.o.Journal.Head(ctx, topic)
+	if err != nil {
+		return head, fmt.Errorf("reading the journal: %w", err)
+	}
+	if head.Last.Position <= head.Removed.Position {
+		return head, ErrUnknown
+	}
+	return head, nil
+}
+
+// answer is a Change List, or the index of several.
+type answer struct {
+	s      *Service
+	topic  string
+	plan   *plan
+	up     string // the Capability List
+	closed bool   // the document says when it ends
+	gzip   bool
+}
+
+// findUp finds the Capability List: as the first of the notifications names it, else the hub's
+// own.
+func (a *answer) findUp(ctx context.Context) error {
+	a.up = a.s.url(a.topic, paramDescribe, resourcesync.CapabilityList)
+	if len(a.plan.parts) == 0 {
+		return nil
+	}
+	err := a.s.bodies(ctx, a.topic, &a.plan.parts[0], func(e *journal.Entry) error {
+		n := resourcesync.NewNotificationReader(bytes.NewReader(e.Body), lenient)
+		_, _ = n.Next() // an empty one has no entry
+		up := n.Notification().Up
+		h := a.head(a.plan.parts[0].from, time.Time{})
+		h.Links[0].Href = up
+		if _, err := resourcesync.NewWriter(io.Discard, h, resourcesync.WriteOptions{}); err == nil {
+			a.up = up
+		}
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// head is that of the document with an interval. An open one has no until.
+func (a *answer) head(from, until time.Time) resourcesync.Head {
+	return resourcesync.Head{
+		Capability: resourcesync.ChangeList, From: from, Until: until,
+		Links: []resourcesync.Link{{Rel: "up", Href: a.up}},
+	}
+}
+
+// index reports whether the answer is an index.
+func (a *answer) index() bool { return len(a.plan.parts) > 1 }
+
+// until is the end of the whole; zero: it is open.
+func (a *answer) until() time.Time {
+	if !a.closed {
+		return time.Time{}
+	}
+	return a.plan.end.Until
+}
+
+func (a *answer) headers(h http.Header, fixed bool) {
+	h.Set("Content-Type", "application/xml; charset=utf-8")
+	h.Set("Vary", "Accept, Accept-Encoding, Origin")
+	h.Set(HeaderUntil, resourcesync.FormatDatetime(a.plan.end.Until))
+	h.Set(HeaderPosition, PositionOf(a.topic, a.plan.end).String())
+	for _, gap := range []*Gap{a.plan.before, a.plan.after} {
+		if gap != nil {
+			h.Add(HeaderGap, gap.String())
+		}
+	}
+	if a.plan.after != nil {
+		h.Set("Link", "<"+a.s.url(a.topic, paramAfter, PositionOf(a.topic, a.plan.end).String())+`>; rel="next"`)
+	}
+	h.Set("Cache-Control", recheck)
+	if fixed {
+		h.Set("Cache-Control", forever)
+	}
+	if a.gzip {
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", a.tag())
+}
+
+// tag is the entity tag: it names every entry of the answer, since entries never change.
+func (a *answer) tag() string {
+	h := sha256.New()
+	_, _ = fmt.Fprintln(h, a.topic, a.closed, a.gzip, a.plan.before, a.plan.after, a.plan.from()) // a hash never fails
+	for i := range a.plan.parts {
+		p := &a.plan.parts[i]
+		_, _ = fmt.Fprintln(h, p.after.Position, p.last.Position, p.last.Nonce)
+	}
+	return `"` + hex.EncodeToString(h.Sum(nil)[:16]) + `"`
+}
+
+// String names the gap as from/until.
+func (g *Gap) String() string {
+	return resourcesync.FormatDatetime(g.From) + "/" + resourcesync.FormatDatetime(g.Until)
+}
+
+// notModified reports whether the reader has the answer with this entity tag.
+func notModified(r *http.Request, tag string) bool {
+	for value := range strings.SplitSeq(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
+		if value = strings.TrimPrefix(strings.TrimSpace(value), "W/"); value == tag || value == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// write writes the document.
+func (a *answer) write(ctx context.Context, w io.Writer) error {
+	if a.index() {
+		return a.writeIndex(w)
+	}
+	h := a.head(a.plan.from(), a.until())
+	d, err := resourcesync.NewWriter(w, h, resourcesync.WriteOptions{Gzip: a.gzip, AsRead: true})
+	if err != nil {
+		return err
+	}
+	for i := range a.plan.parts {
+		if err := a.s.bodies(ctx, a.topic, &a.plan.parts[i], func(e *journal.Entry) error { return copyEntries(d, e) }); err != nil {
+			return err
+		}
+	}
+	return d.Close()
+}
+
+func (a *answer) writeIndex(w io.Writer) error {
+	h := a.head(a.plan.from(), a.until())
+	h.Index = true
+	d, err := resourcesync.NewWriter(w, h, resourcesync.WriteOptions{Gzip: a.gzip})
+	if err != nil {
+		return err
+	}
+	for i := range a.plan.parts {
+		p, closed := &a.plan.parts[i], a.closed || i+1 < len(a.plan.parts)
+		e := resourcesync.Entry{Loc: a.s.partURL(a.topic, p, closed), From: p.from}
+		if closed {
+			e.Until = p.until
+		}
+		if err := d.Write(e); err != nil {
+			return err
+		}
+	}
+	return d.Close()
+}
+
+// lenient are the limits for notifications: the hub accepted them.
+var lenient = resourcesync.Limits{Bytes: 1 << 40, Entries: 1 << 30}
+
+// copyEntries writes the entries of a notification to d.
+func copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
+	n := resourcesync.NewNotificationReader(bytes.NewReader(e.Body), lenient)
+	for {
+		entry, err := n.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = d.Write(entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// steady writes to a reader, and fails if the reader takes nothing for a time.
+type steady struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+}
+
+func (s *steady) Write(b []byte) (int, error) {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // where there is a connection
+	return s.w.Write(b)
+}

@@ -1,0 +1,575 @@
+package history
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/store/storetest"
+)
+
+const topic = "https://example.org/changes/"
+
+// minute is an instant of the test's day.
+func minute(n int) time.Time {
+	return time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Minute)
+}
+
+// world is a hub's journal and the service over it.
+type world struct {
+	*Service
+	t     *testing.T
+	store *storetest.Memory
+	away  *atomic.Bool // the store does not answer
+	now   time.Time
+}
+
+// awayStore is a store that does not answer while it is away.
+type awayStore struct {
+	*storetest.Memory
+	away atomic.Bool
+}
+
+func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
+	if s.away.Load() {
+		return nil, errors.New("the store is away")
+	}
+	return s.Memory.Read(ctx, topic, after, most, maxBytes)
+}
+
+func newWorld(t *testing.T) *world {
+	store := &awayStore{Memory: storetest.NewMemory()}
+	return &world{
+		Service: New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store}),
+		t:       t, store: store.Memory, away: &store.away, now: minute(10_000),
+	}
+}
+
+// document is a notification of an interval with resources that changed in it.
+func document(from, until time.Time, names ...string) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:r="http://www.openarchives.org/rs/terms/"><r:md capability="change-notification" from="%s" until="%s"/>`,
+		resourcesync.FormatDatetime(from), resourcesync.FormatDatetime(until))
+	for _, name := range names {
+		fmt.Fprintf(&b, `<url><loc>https://example.org/%s</loc><r:md change="updated" datetime="%s" xmlns:x="https://x.example/" x:note="a &amp; b"/><r:ln rel="via" href="https://x.example/%s"/></url>`, name, resourcesync.FormatDatetime(from), name)
+	}
+	return []byte(b.String() + "</urlset>")
+}
+
+// publish appends a notification, as the hub does.
+func (w *world) publish(from, until time.Time, names ...string) journal.Entry {
+	w.t.Helper()
+	return w.append(journal.Entry{
+		From: from, Until: until, Kind: journal.KindChange, MediaType: "application/xml",
+		Counts: journal.Counts{Updated: uint32(len(names))}, Body: document(from, until, names...),
+	})
+}
+
+func (w *world) append(e journal.Entry) journal.Entry {
+	w.t.Helper()
+	head, err := w.store.Head(w.t.Context(), topic)
+	if err == nil {
+		w.now = w.now.Add(time.Second)
+		e, err = w.store.Append(w.t.Context(), w.now, topic, e, head.Version)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// get asks for an address of the hub, with headers in pairs.
+func (w *world) get(address string, headers ...string) (*httptest.ResponseRecorder, error) {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, address, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	q, err := ParseQuery(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	rec := httptest.NewRecorder()
+	switch {
+	case q.Describe != "":
+		err = w.Describe(rec, r, q)
+	case q.Latest, q.ID != [16]byte{}:
+		err = w.Document(rec, r, q, Reader{Name: "x"})
+	default:
+		err = w.Changes(rec, r, q, Reader{Name: "x"})
+	}
+	return rec, err
+}
+
+// since asks for the changes since an instant.
+func (w *world) since(at time.Time) (*httptest.ResponseRecorder, error) {
+	w.t.Helper()
+	return w.get(w.url(topic, paramSince, at.Format(time.RFC3339)))
+}
+
+// list reads an answer strictly. The locs are without what they have in common.
+func (w *world) list(rec *httptest.ResponseRecorder) (resourcesync.Head, []string) {
+	w.t.Helper()
+	r := resourcesync.NewReader(rec.Body, resourcesync.ReadOptions{Strict: true})
+	h, err := r.Head()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var locs []string
+	for e, err := range r.Entries() {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		locs = append(locs, strings.TrimPrefix(e.Loc, "https://example.org/"))
+	}
+	return h, locs
+}
+
+// want checks an answer: its resources in order, where it begins, and where it ends ("": it is
+// open).
+func (w *world) want(rec *httptest.ResponseRecorder, err error, locs string, from, until time.Time, gaps ...string) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h, got := w.list(rec)
+	if strings.Join(got, " ") != locs || !h.From.Equal(from) || !h.Until.Equal(until) || h.Capability != resourcesync.ChangeList {
+		w.t.Errorf("the answer has %q from %v until %v, want %q from %v until %v", got, h.From, h.Until, locs, from, until)
+	}
+	if got := rec.Header().Values(HeaderGap); strings.Join(got, " ") != strings.Join(gaps, " ") {
+		w.t.Errorf("the gaps are %q, want %q", got, gaps)
+	}
+	if next := rec.Header().Get("Link"); (next != "") != !until.IsZero() {
+		w.t.Errorf("it leads on to %q, and ends at %v", next, until)
+	}
+}
+
+var open time.Time
+
+// The unit is the notification: all that end after since, in order, and no end where the topic
+// goes on.
+func TestSince_MEM01(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	w.publish(minute(10), minute(20), "b", "c")
+	last := w.publish(minute(20), minute(30), "d")
+	for _, tc := range []struct {
+		since int
+		locs  string
+		from  int
+	}{{0, "a b c d", 0}, {9, "a b c d", 0}, {10, "b c d", 10}, {29, "d", 20}, {30, "", 30}} {
+		rec, err := w.since(minute(tc.since))
+		w.want(rec, err, tc.locs, minute(tc.from), open)
+		if got := rec.Header().Get(HeaderUntil); got != "2026-01-02T00:30:00Z" {
+			t.Errorf("%s is %s", HeaderUntil, got)
+		}
+		if got := rec.Header().Get(HeaderPosition); got != PositionOf(topic, last.Anchor()).String() {
+			t.Errorf("%s is not the last entry", HeaderPosition)
+		}
+	}
+	_, err := w.since(minute(31))
+	var future *FutureError
+	if !errors.As(err, &future) || !future.Until.Equal(minute(30)) {
+		t.Errorf("in the future: %v", err)
+	}
+	_, err = w.since(minute(-1))
+	var gone *TrimmedError
+	if !errors.As(err, &gone) || !gone.Earliest.Equal(minute(0)) {
+		t.Errorf("before the beginning: %v", err)
+	}
+	if _, err := w.get(w.url("https://other.example/", paramSince, "2026")); !errors.Is(err, ErrUnknown) {
+		t.Errorf("another topic: %v", err)
+	}
+
+	// A reader goes on at the position.
+	rec, err := w.since(minute(30))
+	w.want(rec, err, "", minute(30), open)
+	w.publish(minute(30), minute(40), "e")
+	rec, err = w.get(w.url(topic, paramAfter, rec.Header().Get(HeaderPosition)))
+	w.want(rec, err, "e", minute(30), open)
+}
+
+// What an entry says goes into the answer: links, and attributes of other namespaces under
+// prefixes of the answer's own.
+func TestEntriesAreWhole(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	rec, err := w.since(minute(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range resourcesync.NewReader(rec.Body, resourcesync.ReadOptions{Strict: true}).Entries() {
+		if err != nil || len(e.Links) != 1 || e.Links[0].Href != "https://x.example/a" || len(e.Attributes) != 1 || e.Attributes[0].Value != "a & b" || e.Change != "updated" || !e.Datetime.Equal(minute(0)) {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+}
+
+// An answer that ends before a gap is closed there, names it, and leads on behind it.
+func TestGapsAreTold_MEM01(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	w.publish(minute(15), minute(20), "b") // as with --continuity=flag
+	rec, err := w.since(minute(5))
+	const gap = "2026-01-02T00:10:00Z/2026-01-02T00:15:00Z"
+	w.want(rec, err, "a", minute(0), minute(10), gap)
+	next, _, _ := strings.Cut(strings.TrimPrefix(rec.Header().Get("Link"), "<"), ">")
+	rec, err = w.get(next)
+	w.want(rec, err, "b", minute(15), open, gap)
+	rec, err = w.since(minute(12))
+	w.want(rec, err, "b", minute(15), open, gap)
+	rec, err = w.since(minute(15))
+	w.want(rec, err, "b", minute(15), open)
+}
+
+// A reset begins time anew: the newest run that has the instant is meant.
+func TestResetEndsAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(100), "a")
+	w.publish(minute(100), minute(200), "b")
+	w.reset()
+	w.publish(minute(50), minute(60), "c")
+	w.publish(minute(60), minute(70), "d")
+	const gap = "2026-01-02T03:20:00Z/2026-01-02T00:50:00Z"
+	rec, err := w.since(minute(55))
+	w.want(rec, err, "c d", minute(50), open)
+	rec, err = w.since(minute(60))
+	w.want(rec, err, "d", minute(60), open)
+	rec, err = w.since(minute(20)) // only the older run has it
+	w.want(rec, err, "a b", minute(0), minute(200), gap)
+	rec, err = w.since(minute(150))
+	w.want(rec, err, "b", minute(100), minute(200), gap)
+	if _, err = w.since(minute(201)); err == nil {
+		t.Error("no run has it, and there is an answer")
+	}
+}
+
+func (w *world) reset() {
+	w.t.Helper()
+	head, err := w.store.Head(w.t.Context(), topic)
+	if err == nil {
+		err = w.store.Reset(w.t.Context(), topic, head.Version)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What was trimmed is gone for since, and for the address of a closed part.
+func TestTrimmed_MEM01(t *testing.T) {
+	w := newWorld(t)
+	first := w.publish(minute(0), minute(10), "a")
+	w.publish(minute(10), minute(20), "b")
+	w.publish(minute(20), minute(30), "c")
+	w.trim(2)
+	rec, err := w.since(minute(25))
+	w.want(rec, err, "c", minute(20), open)
+	rec, err = w.since(minute(20))
+	w.want(rec, err, "c", minute(20), open)
+	_, err = w.since(minute(19))
+	var gone *TrimmedError
+	if !errors.As(err, &gone) || !gone.Earliest.Equal(minute(20)) {
+		t.Errorf("%v", err)
+	}
+	if _, err := w.get(w.url(topic, paramAfter, PositionOf(topic, first.Anchor()).String())); !errors.Is(err, ErrGone) {
+		t.Errorf("after what was trimmed: %v", err)
+	}
+	if _, err := w.get(w.url(topic, paramID, first.ID.String())); !errors.Is(err, ErrGone) {
+		t.Errorf("the notification itself: %v", err)
+	}
+	rec, err = w.get(w.url(topic, paramAfter, earliest))
+	w.want(rec, err, "c", minute(20), open)
+	w.trim(1)
+	_, err = w.since(minute(20))
+	if !errors.As(err, &gone) || !gone.Earliest.Equal(minute(30)) {
+		t.Errorf("with nothing left: %v", err)
+	}
+	rec, err = w.since(minute(30))
+	w.want(rec, err, "", minute(30), open)
+}
+
+// trim deletes the n oldest entries.
+func (w *world) trim(n int) {
+	w.t.Helper()
+	head, err := w.store.Head(w.t.Context(), topic)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	entries, err := w.store.Read(w.t.Context(), topic, head.Trimmed, n, 0)
+	if err == nil {
+		_, err = w.store.Trim(w.t.Context(), topic, journal.Cut{Before: entries[n-1].ReceivedAt.Add(1), KeepBytes: -1})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Many changes are an index: the closed parts never change, the open end does.
+func TestIndex_MEM02(t *testing.T) {
+	w := newWorld(t)
+	w.limits = limits{changes: 3, bytes: 1 << 20}
+	for i := range 5 {
+		w.publish(minute(i), minute(i+1), fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i))
+	}
+	rec, err := w.since(minute(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resourcesync.NewReader(bytes.NewReader(rec.Body.Bytes()), resourcesync.ReadOptions{Strict: true})
+	h, err := r.Head()
+	if err != nil || !h.Index || !h.From.Equal(minute(1)) || !h.Until.IsZero() {
+		t.Fatalf("the index: %+v, %v", h, err)
+	}
+	var all []string
+	n := 0
+	for e, err := range r.Entries() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		part, err := w.get(e.Loc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached := part.Header().Get("Cache-Control") == forever
+		ph, locs := w.list(part)
+		all = append(all, locs...)
+		if last := n == 4; !ph.From.Equal(e.From) || !ph.Until.Equal(e.Until) || cached == last || ph.Until.IsZero() != last {
+			t.Errorf("part %d is %v to %v, cached %t; the index says %v to %v", n, ph.From, ph.Until, cached, e.From, e.Until)
+		}
+	}
+	if got := strings.Join(all, " "); n != 4 || got != "a1 b1 a2 b2 a3 b3 a4 b4" {
+		t.Errorf("%d parts have %s", n, got)
+	}
+	// The part of before says the same after more was published.
+	parts := func() (urls []string) {
+		rec, err := w.since(minute(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range resourcesync.NewReader(rec.Body, resourcesync.ReadOptions{}).Entries() {
+			urls = append(urls, e.Loc)
+		}
+		return urls
+	}
+	before := parts()
+	w.publish(minute(5), minute(6), "x", "y")
+	after := parts()
+	for i, address := range before[:3] {
+		if after[i] != address {
+			t.Errorf("closed part %d has another address", i)
+		}
+	}
+	w.trim(3)
+	if _, err := w.get(before[0]); !errors.Is(err, ErrGone) {
+		t.Errorf("a part that was trimmed: %v", err)
+	}
+}
+
+// A notification whose body is damaged is a gap at the second time: the first answer was under
+// way, and broke off.
+func TestDamagedBodyIsAGap(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	bad := w.publish(minute(10), minute(20), "b")
+	w.publish(minute(20), minute(30), "c")
+	w.o.Journal = damagedReader{w.store, bad.ID.String()}
+	func() {
+		defer func() {
+			if recover() != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+				t.Error("the answer was not broken off")
+			}
+		}()
+		_, _ = w.since(minute(0))
+	}()
+	rec, err := w.since(minute(0))
+	const gap = "2026-01-02T00:10:00Z/2026-01-02T00:20:00Z"
+	w.want(rec, err, "a", minute(0), minute(10), gap)
+	next, _, _ := strings.Cut(strings.TrimPrefix(rec.Header().Get("Link"), "<"), ">")
+	rec, err = w.get(next)
+	w.want(rec, err, "c", minute(20), open, gap)
+}
+
+// damagedReader has one entry whose body cannot be read.
+type damagedReader struct {
+	*storetest.Memory
+	id string
+}
+
+func (d damagedReader) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
+	entries, err := d.Memory.Read(ctx, topic, after, most, maxBytes)
+	for i := range entries {
+		if entries[i].ID.String() != d.id || maxBytes == 0 {
+			continue
+		}
+		if i == 0 {
+			return nil, entries[i].Damaged(errors.New("as the test has it"))
+		}
+		return entries[:i], err
+	}
+	return entries, err
+}
+
+// Documents come as they were published, with ranges.
+func TestDocument(t *testing.T) {
+	w := newWorld(t)
+	e := w.publish(minute(0), minute(10), "a")
+	newest := w.publish(minute(10), minute(20), "b")
+	for address, want := range map[string]journal.Entry{w.url(topic, paramID, e.ID.String()): e, w.url(topic, paramLatest, ""): newest} {
+		rec, err := w.get(address)
+		if err != nil || !bytes.Equal(rec.Body.Bytes(), want.Body) || rec.Header().Get("Content-Type") != "application/xml" || rec.Header().Get("Webhook-Id") != want.ID.String() {
+			t.Errorf("%s: %v, %v", address, rec, err)
+		}
+	}
+	rec, err := w.get(w.url(topic, paramID, e.ID.String()), "Range", "bytes=1-6")
+	if err != nil || rec.Code != http.StatusPartialContent || rec.Body.String() != "urlset" {
+		t.Errorf("a range: %v, %v", rec, err)
+	}
+	if _, err := w.get(w.url(topic, paramID, "0190163d-8694-739b-aea5-966c26f8ad91")); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an unknown id: %v", err)
+	}
+	if _, err := w.get(w.url("https://other.example/", paramID, e.ID.String())); !errors.Is(err, ErrUnknown) {
+		t.Errorf("of another topic: %v", err)
+	}
+}
+
+// A topic of plain content has a last document, and no changes.
+func TestContentHasNoChanges(t *testing.T) {
+	w := newWorld(t)
+	w.append(journal.Entry{Kind: journal.KindContent, MediaType: "text/html", Body: []byte("<script>")})
+	if _, err := w.since(minute(0)); !errors.Is(err, ErrNoChanges) {
+		t.Errorf("%v", err)
+	}
+	rec, err := w.get(w.url(topic, paramLatest, ""))
+	if err != nil || rec.Body.String() != "<script>" || !strings.Contains(rec.Header().Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("%v, %v", rec, err)
+	}
+}
+
+// The hub's own Capability List leads to the changes and to the channel.
+func TestDescribe(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	rec, err := w.since(minute(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := w.list(rec)
+	up, _ := h.Link("up")
+	for _, want := range []string{resourcesync.CapabilityList, resourcesync.Description} {
+		if rec, err = w.get(up.Href); err != nil {
+			t.Fatal(err)
+		}
+		if h, _ = w.list(rec); h.Capability != want {
+			t.Errorf("%s is a %s, want a %s", up.Href, h.Capability, want)
+		}
+		up, _ = h.Link("up")
+	}
+}
+
+// An answer that a reader has is not written again, compressed or not.
+func TestConditional(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	address := w.url(topic, paramSince, minute(0).Format(time.RFC3339))
+	plain, err := w.get(address)
+	packed, err2 := w.get(address, "Accept-Encoding", "gzip")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	z, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(z); !bytes.Equal(got, plain.Body.Bytes()) {
+		t.Errorf("compressed it is %s", got)
+	}
+	tag := plain.Header().Get("ETag")
+	if tag == "" || tag == packed.Header().Get("ETag") {
+		t.Errorf("the tags are %s and %s", tag, packed.Header().Get("ETag"))
+	}
+	rec, err := w.get(address, "If-None-Match", tag)
+	if err != nil || rec.Code != http.StatusNotModified || rec.Body.Len() > 0 {
+		t.Errorf("%v, %v", rec, err)
+	}
+	w.publish(minute(10), minute(20), "b")
+	if rec, err = w.get(address, "If-None-Match", tag); err != nil || rec.Code != http.StatusOK {
+		t.Errorf("after a publish: %v, %v", rec, err)
+	}
+}
+
+// Answers are counted by requester and in all.
+func TestAnswersAreBounded(t *testing.T) {
+	w := newWorld(t)
+	var done []func()
+	for i := range 10 {
+		f, err := w.begin(fmt.Sprint(i / 3))
+		var busy *BusyError
+		switch {
+		case i%3 == 2 && i < 9:
+			if !errors.As(err, &busy) || !busy.Yours {
+				t.Errorf("%d: %v", i, err)
+			}
+		case i == 9:
+			if err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		case err != nil:
+			t.Errorf("%d: %v", i, err)
+		}
+		if f != nil {
+			done = append(done, f)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		if f, err := w.begin(name); err == nil {
+			done = append(done, f)
+		}
+	}
+	var busy *BusyError
+	if _, err := w.begin("c"); !errors.As(err, &busy) || busy.Yours {
+		t.Errorf("the ninth: %v", err)
+	}
+	for _, f := range done {
+		f()
+	}
+	if w.answering.all != 0 || len(w.answering.each) != 0 {
+		t.Errorf("%d answers are left, %v", w.answering.all, w.answering.each)
+	}
+}
+
+func TestParseQuery(t *testing.T) {
+	at := PositionOf(topic, journal.Anchor{Position: 1}).String()
+	for query, param := range map[string]string{
+		"hub.topic=": "hub.topic", "hub.topic=a&since=yesterday": "since", "hub.topic=a&since=2026&since=2027": "since",
+		"hub.topic=a&after=x": "after", "hub.topic=a&to=" + at: "to", "hub.topic=a&id=1": "id", "hub.topic=a&form=x": "form",
+		"hub.topic=a&since=2026&latest": "latest", "hub.topic=a&describe=x": "describe", "hub.topic=a&after=" + at + "&to=y": "to",
+		strings.Repeat("hub.topic=a&hub.topic=b&", 17): "hub.topic",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ParseQuery(values)
+		var wrong *QueryError
+		if !errors.As(err, &wrong) || wrong.Param != param {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	values, _ := url.ParseQuery("hub.topic=a&hub.topic=b&after=" + at + "&form=meta")
+	if q, err := ParseQuery(values); err != nil || len(q.Topics) != 2 || !q.Meta || q.After == nil {
+		t.Errorf("%+v, %v", q, err)
+	}
+}

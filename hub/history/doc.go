@@ -1,0 +1,15 @@
+// Package history reads the journal back over HTTP, for readers that no hub can call: what
+// changed since an instant, as a Change List (MEM-01), single notifications, and a stream of
+// events.
+//
+// A reader is a cursor over the same journal that package delivery reads: there is no second
+// queue and no buffer of what is yet to be sent. The place of a reader is a Position, which the
+// reader keeps itself. Whatever a reader asks for, it gets every notification behind its
+// position in order, or is told the gap.
+//
+// No store transaction is open while bytes go to a reader: entries are read in pages, and a page
+// is in memory when its first byte is written.
+//
+// Package hub decides which requests come here, who may ask, and how a refusal is answered. The
+// package imports journal, resourcesync and internal/base.
+package history

@@ -1,0 +1,159 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// Document answers with one notification of a topic, byte for byte as it was published: that of
+// q.ID, or the newest. It answers ranges, and HEAD. The errors are those of Changes.
+func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
+	done, err := s.begin(from.Name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, topic := r.Context(), q.Topics[0]
+	e, err := s.entry(ctx, topic, q)
+	if err != nil {
+		return err
+	}
+	if err := from.charge(e.Size); err != nil {
+		return err
+	}
+	free, err := s.room(ctx, e.Size)
+	if err != nil {
+		return err
+	}
+	defer free()
+	body, err := s.o.Journal.Body(ctx, topic, e)
+	switch {
+	case errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrDamaged):
+		return ErrGone
+	case err != nil:
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", e.MediaType)
+	h.Set("ETag", `"`+hex.EncodeToString(e.SHA256[:])+`"`)
+	h.Set("Webhook-Id", e.ID.String())
+	h.Set("Vary", "Origin")
+	h.Set("Cache-Control", forever)
+	if q.Latest {
+		h.Set("Cache-Control", recheck)
+	}
+	// What others wrote is shown as the page of nobody.
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set(HeaderPosition, PositionOf(topic, e.Anchor()).String())
+	if e.Timed() {
+		h.Set(HeaderUntil, resourcesync.FormatDatetime(e.Until))
+	}
+	out := &steadyWriter{ResponseWriter: w, steady: steady{w, http.NewResponseController(w), s.o.Stall}}
+	http.ServeContent(out, r, "", e.ReceivedAt.Truncate(time.Second), bytes.NewReader(body))
+	return nil
+}
+
+// steadyWriter is a ResponseWriter that writes as steady does.
+type steadyWriter struct {
+	http.ResponseWriter
+	steady steady
+}
+
+func (w *steadyWriter) Write(b []byte) (int, error) {
+	const most = 64 << 10 // so that each has a limit of its own
+	written := 0
+	for len(b) > 0 {
+		n, err := w.steady.Write(b[:min(len(b), most)])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+// entry returns the notification that q asks for, without its body.
+func (s *Service) entry(ctx context.Context, topic string, q Query) (journal.Entry, error) {
+	head, err := s.head(ctx, topic)
+	if err != nil {
+		return journal.Entry{}, err
+	}
+	id := q.ID
+	if q.Latest {
+		id = head.ID
+	}
+	of, e, err := s.o.Journal.Find(ctx, id)
+	switch {
+	case errors.Is(err, journal.ErrNotFound) && (q.Latest || trimmed(id, &head)), errors.Is(err, journal.ErrDamaged):
+		return e, ErrGone
+	case errors.Is(err, journal.ErrNotFound), err == nil && of != topic:
+		return e, ErrUnknown
+	case err != nil:
+		return e, fmt.Errorf("reading the journal: %w", err)
+	}
+	return e, nil
+}
+
+// trimmed reports whether a notification with this id can have been trimmed: it is as old, and
+// of the same partition.
+func trimmed(id uuid.UUID, head *journal.Head) bool {
+	made := time.Unix(id.Time().UnixTime())
+	return id.Version() == 7 && journal.IDPartition(id) == journal.Partition(journal.TopicID(head.Topic)) &&
+		!made.After(head.Trimmed.Position.Time().Add(time.Second))
+}
+
+// Describe answers with the hub's own Capability List of a topic, for those whose notifications
+// name none, or with the Source Description above it.
+func (s *Service) Describe(w http.ResponseWriter, r *http.Request, q Query) error {
+	topic := q.Topics[0]
+	head, err := s.head(r.Context(), topic)
+	switch {
+	case err != nil:
+		return err
+	case head.Kind != journal.KindChange:
+		return ErrNoChanges
+	}
+	var b bytes.Buffer
+	if err := s.describe(&b, topic, q.Describe); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/xml; charset=utf-8")
+	w.Header().Set("Cache-Control", "max-age=300")
+	w.Header().Set("Vary", "Accept, Origin")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
+	return nil
+}
+
+func (s *Service) describe(b *bytes.Buffer, topic, what string) error {
+	h := resourcesync.Head{Capability: what}
+	list := s.url(topic, paramDescribe, resourcesync.CapabilityList)
+	entries := []resourcesync.Entry{{Loc: list, Capability: resourcesync.CapabilityList}}
+	if what == resourcesync.CapabilityList {
+		h.Links = []resourcesync.Link{{Rel: "up", Href: s.url(topic, paramDescribe, resourcesync.Description)}}
+		entries = []resourcesync.Entry{
+			{Loc: s.url(topic, paramAfter, earliest), Capability: resourcesync.ChangeList},
+			{Loc: topic, Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: s.o.HubURL}}},
+		}
+	}
+	d, err := resourcesync.NewWriter(b, h, resourcesync.WriteOptions{AsRead: true})
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := d.Write(e); err != nil {
+			return err
+		}
+	}
+	return d.Close()
+}

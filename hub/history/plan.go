@@ -1,0 +1,225 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// The errors of a question. None of them says anything about the store.
+var (
+	// ErrUnknown: the hub knows no such topic, or the reader may not see it.
+	ErrUnknown = errors.New("the hub has nothing of this topic")
+	// ErrNoChanges: the topic carries no change notifications.
+	ErrNoChanges = errors.New("the topic carries no change notifications")
+	// ErrGone: what was asked for was trimmed.
+	ErrGone = errors.New("the hub no longer has it")
+)
+
+// TrimmedError says that the changes from an instant on are no longer there.
+type TrimmedError struct{ Earliest time.Time }
+
+func (e *TrimmedError) Error() string {
+	return "the journal begins at " + e.Earliest.UTC().Format(time.RFC3339Nano)
+}
+
+// FutureError says that an instant is later than the end of the newest notification.
+type FutureError struct{ Until time.Time }
+
+func (e *FutureError) Error() string {
+	return "the newest notification ends at " + e.Until.UTC().Format(time.RFC3339Nano)
+}
+
+// aheadAtMost is how far the end of a notification may lie in the future when it is accepted.
+const aheadAtMost = 5 * time.Minute
+
+// scanPage is how many entries, without their bodies, are read at a time.
+const scanPage = 1000
+
+// part is a run of notifications that one document holds.
+type part struct {
+	after, last journal.Anchor // the anchors before its first entry, and of its last one
+	from, until time.Time
+	changes     int64
+	bytes       int64 // of the notifications as they were published
+}
+
+// plan says what an answer holds. It has parts in order; no part: nothing is new.
+type plan struct {
+	head  journal.Head
+	parts []part
+	// before is a gap that the answer begins behind; after is one that it ends at. If it does
+	// not end at a gap, and to is zero, the answer is open: the topic goes on.
+	before, after *Gap
+	// end is the anchor of the last notification, or the one after which nothing is new.
+	end journal.Anchor
+}
+
+func (p *plan) open() bool { return p.after == nil }
+
+// from is the beginning of the first interval.
+func (p *plan) from() time.Time {
+	if len(p.parts) == 0 {
+		return p.end.Until
+	}
+	return p.parts[0].from
+}
+
+// bytes is the size of all notifications.
+func (p *plan) bytes() (n int64) {
+	for i := range p.parts {
+		n += p.parts[i].bytes
+	}
+	return n
+}
+
+// planner makes the plan of an answer.
+type planner struct {
+	limits  limits
+	damaged *damaged
+	cursor  cursor
+	plan    plan
+}
+
+// limits are those of a document.
+type limits struct{ changes, bytes int64 }
+
+// since plans the answer with all notifications that end after an instant.
+func (p *planner) since(ctx context.Context, since time.Time) error {
+	head := &p.plan.head
+	p.cursor.at, p.plan.end = head.Trimmed, head.Last
+	switch {
+	case since.After(head.Until):
+		if head.Epoch == 0 {
+			return &FutureError{head.Until}
+		}
+	case since.Equal(head.Until):
+		return nil
+	case head.Last.Position == head.Trimmed.Position:
+		return &TrimmedError{head.Until}
+	}
+	// No earlier entry can end after since. A position without a nonce is not compared.
+	if begin := journal.PositionAt(since.Add(-aheadAtMost)); begin > p.cursor.at.Position && begin < head.Last.Position {
+		p.cursor.at = journal.Anchor{Position: begin}
+	}
+	first, begins, err := p.find(ctx, since)
+	switch {
+	case err != nil:
+		return err
+	case first == nil:
+		return &FutureError{head.Until}
+	case first.entry.From.After(since) && begins:
+		return &TrimmedError{first.entry.From}
+	case first.entry.From.After(since):
+		p.plan.before = first.gap
+		if first.gap == nil {
+			p.plan.before = &Gap{From: since, Until: first.entry.From, Reason: journal.GapSource}
+		}
+	}
+	p.cursor.at, p.cursor.skipped = first.entry.Predecessor(), nil
+	return p.follow(ctx, journal.Anchor{})
+}
+
+// find returns the first entry that ends after since, with the gap before it: in the newest of
+// the runs of time that has such an instant. A reset begins a run. Nil: there is no such entry.
+// Begins says that the journal has nothing before it.
+func (p *planner) find(ctx context.Context, since time.Time) (found *item, begins bool, err error) {
+	var last journal.Entry
+	whole := false // whether the oldest entry was read
+	var gap *Gap
+	searching := true
+	for {
+		items, err := p.cursor.read(ctx, scanPage, 0)
+		if err != nil || len(items) == 0 {
+			return found, begins, err
+		}
+		for _, it := range items {
+			e := it.entry
+			if it.gap != nil {
+				gap = it.gap
+				continue
+			}
+			whole = whole || e.Seq == p.plan.head.Trimmed.Seq+1
+			switch {
+			case !e.Timed():
+				continue
+			case last.Timed() && e.From.Before(last.Until) && !since.Before(e.From):
+				searching = true // a newer run has it, unless that ends before
+			}
+			if searching && e.Until.After(since) {
+				found, searching = &item{gap, e}, false
+				begins = whole && !last.Timed()
+				if p.plan.head.Epoch == 0 {
+					return found, begins, nil // there is one run
+				}
+			}
+			last, gap = e, nil
+		}
+	}
+}
+
+// follow plans from the cursor on, to an anchor (zero: to the head), or to the next gap.
+func (p *planner) follow(ctx context.Context, to journal.Anchor) error {
+	for {
+		items, err := p.cursor.read(ctx, scanPage, 0)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		for i := range items {
+			it := &items[i]
+			if it.gap == nil && p.damaged.has(it.entry.Anchor()) {
+				p.cursor.skipped = &Gap{From: it.entry.From, Until: it.entry.Until, Reason: journal.GapDamaged}
+				it = &item{gap: p.cursor.skipped}
+				p.cursor.skipped = nil
+			}
+			switch {
+			case it.gap != nil && len(p.plan.parts) > 0:
+				p.plan.after = it.gap
+				return nil
+			case it.gap != nil:
+				p.plan.before = it.gap
+			case it.entry.Kind == journal.KindChange && it.entry.Timed():
+				p.add(&it.entry)
+			}
+			if to.Position != 0 && it.gap == nil && it.entry.Position >= to.Position {
+				return nil
+			}
+		}
+	}
+}
+
+// add adds a notification to the last part, or begins another part with it.
+func (p *planner) add(e *journal.Entry) {
+	changes := int64(e.Counts.Created) + int64(e.Counts.Updated) + int64(e.Counts.Deleted)
+	n := len(p.plan.parts)
+	if n == 0 || p.plan.parts[n-1].changes+changes > p.limits.changes || p.plan.parts[n-1].bytes+e.Size > p.limits.bytes {
+		after := e.Predecessor()
+		if n > 0 {
+			after = p.plan.parts[n-1].last
+		}
+		p.plan.parts = append(p.plan.parts, part{after: after, from: e.From})
+		n++
+	}
+	last := &p.plan.parts[n-1]
+	last.last, last.until = e.Anchor(), e.Until
+	last.changes += changes
+	last.bytes += e.Size
+	p.plan.end = last.last
+}
+
+// after plans the answer behind an anchor that this hub, or another one, gave out.
+func (p *planner) after(ctx context.Context, after, to journal.Anchor) error {
+	p.cursor.at, p.plan.end = after, after
+	_, err := p.cursor.journal.Read(ctx, p.cursor.topic, after, 1, 0)
+	var trimmed *journal.TrimmedError
+	switch {
+	case errors.As(err, &trimmed), to.Position != 0 && errors.Is(err, journal.ErrRolledBack):
+		return ErrGone
+	case err != nil && !errors.Is(err, journal.ErrRolledBack) && !errors.Is(err, journal.ErrDamaged):
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	return p.follow(ctx, to)
+}

@@ -1,0 +1,217 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// Options are what a Service needs. HubURL and Journal are required.
+type Options struct {
+	// HubURL is the hub's public URL, to which the addresses in answers lead.
+	HubURL  string
+	Journal journal.Reader
+	// MaxAnswers is how many answers are written at once, and MaxAnswersEach how many of them
+	// for one requester. Zero: 8 and 2. Negative: no limit.
+	MaxAnswers, MaxAnswersEach int
+	// MaxBytes limits the notifications in memory of all answers together, in bytes. One that
+	// is longer is read by itself. Zero: 64 MiB.
+	MaxBytes int64
+	// Stall is how long a reader may take none of an answer before it is broken off. Zero: 15 s.
+	Stall time.Duration
+	// Watcher says which topics change, for streams.
+	Watcher journal.Watcher
+	// MaxStreams is how many streams there are at once, and MaxStreamsEach how many of them for
+	// one address. Zero: 10,000 and 100. Negative: no limit.
+	MaxStreams, MaxStreamsEach int
+	Log                        *zap.Logger // nil: no log
+}
+
+// Service answers those who ask for the history of a topic. It may be shared between goroutines.
+type Service struct {
+	o       Options
+	limits  limits // of a document
+	memory  *semaphore.Weighted
+	damaged damaged
+	alarm   alarm
+
+	// What streams read of the journal, and what they write, each once for all of them.
+	pages  pages
+	events *shared[eventKey, []byte]
+	unread *semaphore.Weighted // large events on their way to readers
+
+	draining chan struct{} // closed by Drain
+	drain    sync.Once
+
+	mu                   sync.Mutex
+	answering, streaming counts
+}
+
+// counts is how many answers are being written, in all and for each requester. Service.mu guards
+// them.
+type counts struct {
+	all  int
+	each map[string]int
+}
+
+// New returns a Service.
+func New(o Options) *Service {
+	o.MaxAnswers = cmp.Or(o.MaxAnswers, 8)
+	o.MaxAnswersEach = cmp.Or(o.MaxAnswersEach, 2)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.Stall = cmp.Or(o.Stall, 15*time.Second)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 10_000)
+	o.MaxStreamsEach = cmp.Or(o.MaxStreamsEach, 100)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return &Service{
+		pages:  pages{o.Journal, newShared[pageKey](16<<20, func(entries []journal.Entry) int { return len(entries) * entryBytes })},
+		events: newShared[eventKey](16<<20, func(text []byte) int { return len(text) }),
+		unread: semaphore.NewWeighted(o.MaxBytes),
+		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(o.MaxBytes),
+		damaged: newDamaged(), alarm: newAlarm(), draining: make(chan struct{}),
+		answering: counts{each: make(map[string]int)}, streaming: counts{each: make(map[string]int)},
+	}
+}
+
+// Drain ends all streams, now and from now on. Their readers are asked to come again after a
+// time that differs between them.
+func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// Streams returns how many streams there are.
+func (s *Service) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streaming.all
+}
+
+// entryBytes is about how much memory an entry without its body takes.
+const entryBytes = 512
+
+// Reader is who asks.
+type Reader struct {
+	// Name is that of the requester, by which answers are counted.
+	Name string
+	// Charge is called with the bytes of notifications that an answer will have, before it
+	// begins. An error of it refuses the answer. Nil: none is refused.
+	Charge func(bytes int64) error
+	// Address is that by which streams are counted.
+	Address string
+	// Streams is called when the answer becomes a stream. Nil: nothing is called.
+	Streams func()
+	// Allowed is asked now and then while a stream goes on: may it? Nil: it may.
+	Allowed func() bool
+}
+
+func (r *Reader) charge(n int64) error {
+	if r.Charge == nil {
+		return nil
+	}
+	return r.Charge(n)
+}
+
+// BusyError says that too many answers are being written: for the requester, or in all.
+type BusyError struct {
+	Yours  bool
+	Stream bool // the answers are streams
+}
+
+func (e *BusyError) Error() string {
+	what := "answers are being written"
+	if e.Stream {
+		what = "streams are open"
+	}
+	if e.Yours {
+		what += " for one requester"
+	}
+	return "too many " + what
+}
+
+// begin reserves a place for an answer to a requester. The caller calls done when it is written.
+func (s *Service) begin(requester string) (done func(), err error) {
+	return s.reserve(&s.answering, requester, BusyError{}, s.o.MaxAnswers, s.o.MaxAnswersEach)
+}
+
+// beginStream is begin for a stream.
+func (s *Service) beginStream(address string) (done func(), err error) {
+	select {
+	case <-s.draining:
+		return nil, ErrDraining
+	default:
+		return s.reserve(&s.streaming, address, BusyError{Stream: true}, s.o.MaxStreams, s.o.MaxStreamsEach)
+	}
+}
+
+func (s *Service) reserve(c *counts, requester string, busy BusyError, most, each int) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case each > 0 && c.each[requester] >= each:
+		busy.Yours = true
+		return nil, &busy
+	case most > 0 && c.all >= most:
+		return nil, &busy
+	}
+	c.all++
+	c.each[requester]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.all--
+		if c.each[requester]--; c.each[requester] == 0 {
+			delete(c.each, requester)
+		}
+	}, nil
+}
+
+// room reserves memory for n bytes of notifications. The caller calls free when it has written
+// them; again, that does nothing.
+func (s *Service) room(ctx context.Context, n int64) (free func(), err error) {
+	n = min(n, s.o.MaxBytes)
+	if err := s.memory.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() { s.memory.Release(n) }), nil
+}
+
+// damaged remembers entries whose bodies could not be read, so that the next answer tells the
+// gap instead of breaking off at the same place. It may be shared between goroutines.
+type damaged struct {
+	mu  sync.Mutex
+	lru *simplelru.LRU[place, struct{}]
+}
+
+// place names one entry.
+type place struct {
+	position journal.Position
+	nonce    journal.Nonce
+}
+
+// mostDamaged is how many are remembered.
+const mostDamaged = 10_000
+
+func newDamaged() damaged {
+	lru, _ := simplelru.NewLRU[place, struct{}](mostDamaged, nil) // fails for a size below 1 only
+	return damaged{lru: lru}
+}
+
+func (d *damaged) add(a journal.Anchor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lru.Add(place{a.Position, a.Nonce}, struct{}{})
+}
+
+func (d *damaged) has(a journal.Anchor) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.lru.Get(place{a.Position, a.Nonce})
+	return ok
+}

@@ -1,0 +1,397 @@
+package history
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/pipes"
+)
+
+// said is one event as a reader has it.
+type said struct{ name, data, id string }
+
+// tail is a reader of a stream over a real server on a pipe.
+type tail struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	events chan said
+	status int
+	retry  string
+}
+
+// serve serves the service on a listener without a network.
+func (w *world) serve() *http.Client {
+	mux := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		q, err := ParseQuery(r.URL.Query())
+		if err == nil {
+			err = w.Stream(rw, r, q, Reader{Address: "192.0.2.1"})
+		}
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusTeapot)
+		}
+	})
+	l := pipes.Listen()
+	server := &http.Server{Handler: mux, ReadTimeout: 25 * time.Second} //nolint:gosec // as the hub's
+	go func() { _ = server.Serve(l) }()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.Dial(), nil }}}
+	w.t.Cleanup(func() {
+		_ = server.Close()
+		client.CloseIdleConnections()
+	})
+	return client
+}
+
+// follow opens a stream. Events that nobody receives wait.
+func (w *world) follow(c *http.Client, lastEventID string, params ...string) *tail {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	tl := &tail{t: w.t, cancel: cancel, events: make(chan said, 10_000)}
+	w.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://hub.example/"+strings.TrimPrefix(w.url(topic, params...), "https://hub.example/"), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if lastEventID != "" {
+		req.Header.Set("Last-Event-ID", lastEventID)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	tl.status = resp.StatusCode
+	go func() {
+		defer close(tl.events)
+		defer resp.Body.Close() //nolint:errcheck // it was only read
+		var e said
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 8<<20)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "event":
+				e.name = value
+			case "data":
+				e.data = value
+			case "id":
+				e.id = value
+			case "retry":
+				tl.retry = value
+			case "":
+				if e != (said{}) {
+					tl.events <- e
+				}
+				e = said{}
+			}
+		}
+	}()
+	return tl
+}
+
+// next returns the next event that has data, and every id on the way.
+func (tl *tail) next() said {
+	tl.t.Helper()
+	for {
+		select {
+		case e, ok := <-tl.events:
+			if !ok {
+				tl.t.Fatal("the stream ended")
+			}
+			if e.name != "" {
+				return e
+			}
+		case <-time.After(2 * beat):
+			tl.t.Fatal("no event came")
+		}
+	}
+}
+
+// wantNotification checks that the next event is a notification, byte for byte.
+func (tl *tail) wantNotification(want journal.Entry) said {
+	tl.t.Helper()
+	e := tl.next()
+	var n Notification
+	if err := json.Unmarshal([]byte(e.data), &n); err != nil {
+		tl.t.Fatal(err)
+	}
+	body := n.DocumentBase64
+	if n.Document != nil {
+		body = []byte(*n.Document)
+	}
+	if e.name != EventNotification || n.ID != want.ID.String() || n.Topic != topic || string(body) != string(want.Body) || n.Size != want.Size || n.ContentType != want.MediaType {
+		tl.t.Errorf("%s %s, want %v with %s", e.name, e.data, want.ID, want.Body)
+	}
+	return e
+}
+
+func (tl *tail) wantGap(from, until time.Time, reason string) said {
+	tl.t.Helper()
+	e := tl.next()
+	var g GapEvent
+	if err := json.Unmarshal([]byte(e.data), &g); err != nil {
+		tl.t.Fatal(err)
+	}
+	at := func(p *time.Time) time.Time {
+		if p == nil {
+			return time.Time{}
+		}
+		return *p
+	}
+	if e.name != EventGap || !at(g.From).Equal(from) || !at(g.Until).Equal(until) || g.Reason != reason {
+		tl.t.Errorf("%s %s, want a gap from %v until %v by %s", e.name, e.data, from, until, reason)
+	}
+	return e
+}
+
+// inStream runs a test of streams in virtual time.
+func inStream(t *testing.T, f func(w *world, c *http.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.serve()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := w.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		f(w, c)
+		cancel()
+		<-done
+	})
+}
+
+// A stream begins with what comes next, goes on with each publish at once, and resumes where its
+// reader was.
+func TestStream(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		a := w.publish(minute(0), minute(10), "a")
+		tl := w.follow(c, "")
+		first := <-tl.events
+		if first.name != "" || first.id != PositionOf(topic, a.Anchor()).String() {
+			t.Errorf("it begins with %v", first)
+		}
+		b := w.publish(minute(10), minute(20), "b")
+		began := time.Now()
+		e := tl.wantNotification(b)
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it came after %v", d)
+		}
+		if e.id != PositionOf(topic, b.Anchor()).String() {
+			t.Errorf("its id is %s", e.id)
+		}
+		tl.cancel()
+		d := w.publish(minute(20), minute(30), "c")
+		for _, tl := range []*tail{w.follow(c, e.id), w.follow(c, "", paramAfter, e.id), w.follow(c, "", paramAfter, minute(20).Format(time.RFC3339))} {
+			tl.wantNotification(d)
+		}
+		tl = w.follow(c, "", paramAfter, earliest)
+		for _, e := range []journal.Entry{a, b, d} {
+			tl.wantNotification(e)
+		}
+		// Last-Event-ID wins, since a browser sends it with the address it began with.
+		w.follow(c, e.id, paramAfter, earliest).wantNotification(d)
+	})
+}
+
+// A reader that hears nothing still has a heartbeat, beyond every limit of the listener.
+func TestHeartbeat(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		tl := w.follow(c, "")
+		time.Sleep(time.Hour)
+		tl.wantNotification(w.publish(minute(10), minute(20), "b"))
+	})
+}
+
+// What a reader can't have is a gap, and the stream goes on behind it.
+func TestStreamTellsGaps(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		a := w.publish(minute(0), minute(10), "a")
+		w.publish(minute(10), minute(20), "b")
+		w.trim(2)
+		d := w.publish(minute(20), minute(30), "c")
+		tl := w.follow(c, PositionOf(topic, a.Anchor()).String())
+		tl.wantGap(minute(10), minute(20), journal.GapRetention)
+		tl.wantNotification(d)
+		e := w.publish(minute(35), minute(40), "e")
+		gap := tl.wantGap(minute(30), minute(35), journal.GapSource)
+		tl.wantNotification(e)
+		// A reader that broke off between the two hears of it again.
+		tl = w.follow(c, gap.id)
+		tl.wantGap(minute(30), minute(35), journal.GapSource)
+		tl.wantNotification(e)
+		w.reset()
+		f := w.publish(minute(5), minute(6), "f")
+		tl.wantGap(minute(40), minute(5), journal.GapReset)
+		tl.wantNotification(f)
+	})
+}
+
+// A position that this journal never gave out is a gap, and what follows comes again.
+func TestStreamOfALostTail(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		a := w.publish(minute(0), minute(10), "a")
+		lost := a.Anchor()
+		lost.Position, lost.Nonce, lost.Until = lost.Position+5, 7, minute(20)
+		gap := journal.Gap{From: minute(10), Until: minute(20), Reason: journal.GapRolledBack, Position: lost.Position + 1, After: a.Anchor()}
+		if err := w.store.RecordGap(w.t.Context(), topic, gap); err != nil {
+			t.Fatal(err)
+		}
+		tl := w.follow(c, PositionOf(topic, lost).String())
+		tl.wantGap(minute(10), minute(20), journal.GapRolledBack)
+		tl.wantNotification(w.publish(minute(10), minute(20), "b"))
+		// A text of somebody else's, too.
+		tl = w.follow(c, "41")
+		if e := tl.next(); e.name != EventGap {
+			t.Errorf("%v", e)
+		}
+		tl.wantNotification(a)
+	})
+}
+
+// Bytes that are no UTF-8 come as base64, and long documents as an address.
+func TestFormsOfEvents(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		head := journal.Entry{Kind: journal.KindContent, MediaType: "application/octet-stream"}
+		odd, long, exact := head, head, head
+		odd.Body = []byte("\xff\x00\n<&>\u2028")
+		exact.Body = []byte("line\nline\r\n<&>\u2028\u0000 end")
+		long.Body = []byte(strings.Repeat("x", mostInline+1))
+		odd, exact, long = w.append(odd), w.append(exact), w.append(long)
+		tl, meta := w.follow(c, "", paramAfter, earliest), w.follow(c, "", paramAfter, earliest, paramForm, "meta")
+		tl.wantNotification(odd)
+		tl.wantNotification(exact)
+		var n Notification
+		if err := json.Unmarshal([]byte(tl.next().data), &n); err != nil || n.Document != nil || n.URL != w.url(topic, paramID, long.ID.String()) {
+			t.Errorf("%+v, %v", n, err)
+		}
+		n = Notification{}
+		if err := json.Unmarshal([]byte(meta.next().data), &n); err != nil || n.Document != nil || n.DocumentBase64 != nil || n.URL != w.url(topic, paramID, odd.ID.String()) {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}
+
+// Streams are bounded in all and for each address, and end when the hub drains: with a time
+// after which to come again.
+func TestStreamsAreBounded(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		w.o.MaxStreams, w.o.MaxStreamsEach = 5, 3
+		var tails []*tail
+		for i := range 4 {
+			tl := w.follow(c, "")
+			if want := map[bool]int{true: http.StatusOK, false: http.StatusTeapot}[i < 3]; tl.status != want {
+				t.Errorf("stream %d: %d", i, tl.status)
+			}
+			tails = append(tails, tl)
+		}
+		tails[0].cancel()
+		synctest.Wait()
+		if n := w.Streams(); n != 2 {
+			t.Errorf("%d streams are left", n)
+		}
+		w.Drain()
+		synctest.Wait()
+		for range tails[1].events { //nolint:revive // until its end
+		}
+		if n := w.Streams(); n != 0 || tails[1].retry == "" || tails[1].retry == "2000" {
+			t.Errorf("%d streams are left, retry: %s", n, tails[1].retry)
+		}
+		rec := httptest.NewRecorder()
+		if err := w.Stream(rec, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil), Query{Topics: []string{topic}}, Reader{}); !errors.Is(err, ErrDraining) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A reader of which nothing is taken is ended, and costs the others nothing.
+func TestStalledReader(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		address := "http://hub.example/?hub.topic=" + url.QueryEscape(topic)
+		req, _ := http.NewRequestWithContext(w.t.Context(), http.MethodGet, address, nil)
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close() //nolint:errcheck // it was never read
+		tl := w.follow(c, "")
+		synctest.Wait()
+		for i := range 100 {
+			tl.wantNotification(w.publish(minute(10+i), minute(11+i), strings.Repeat("b", 900)))
+		}
+		time.Sleep(2 * w.o.Stall)
+		if n := w.Streams(); n != 1 {
+			t.Errorf("%d streams", n)
+		}
+	})
+}
+
+// A reader of several topics resumes in each, whatever the order in which it names them.
+func TestSeveralTopics(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		const other = "https://example.org/other/"
+		publish := func(topic string, body string) journal.Entry {
+			head, err := w.store.Head(w.t.Context(), topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.now = w.now.Add(time.Second)
+			e, err := w.store.Append(w.t.Context(), w.now, topic, journal.Entry{Kind: journal.KindContent, Body: []byte(body)}, head.Version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		publish(topic, "0")
+		publish(other, "0")
+		tl := w.follow(c, "", paramTopic, other)
+		synctest.Wait()
+		publish(topic, "a")
+		tl.next()
+		publish(other, "b")
+		last := tl.next()
+		tl.cancel()
+		publish(other, "c")
+		publish(topic, "d")
+		again := w.follow(c, last.id, paramTopic, other)
+		got := map[string]bool{}
+		for range 2 {
+			var n Notification
+			if err := json.Unmarshal([]byte(again.next().data), &n); err != nil {
+				t.Fatal(err)
+			}
+			got[n.Topic+*n.Document] = true
+		}
+		if !got[topic+"d"] || !got[other+"c"] {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A store that does not answer for a while costs a stream nothing but time.
+func TestStreamOutlastsItsStore(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		tl := w.follow(c, "")
+		synctest.Wait()
+		w.away.Store(true)
+		b := w.publish(minute(10), minute(20), "b")
+		time.Sleep(time.Minute)
+		w.away.Store(false)
+		tl.wantNotification(b)
+	})
+}

@@ -1,0 +1,118 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// sweepEvery is how often the store is asked which topics of streams changed, since hints may be
+// lost.
+const sweepEvery = 5 * time.Second
+
+// alarm wakes streams whose topics may have changed. It may be shared between goroutines.
+type alarm struct {
+	mu      sync.Mutex
+	waiting map[string]map[*stream]struct{} // by topic
+	topics  [journal.Partitions]int         // how many topics of a partition have streams
+}
+
+func newAlarm() alarm { return alarm{waiting: make(map[string]map[*stream]struct{})} }
+
+// add has st woken from now on.
+func (a *alarm) add(st *stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range st.topics {
+		topic := st.topics[i].topic
+		if a.waiting[topic] == nil {
+			a.waiting[topic] = make(map[*stream]struct{})
+			a.topics[journal.Partition(journal.TopicID(topic))]++
+		}
+		a.waiting[topic][st] = struct{}{}
+	}
+}
+
+// remove ends that.
+func (a *alarm) remove(st *stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range st.topics {
+		topic := st.topics[i].topic
+		delete(a.waiting[topic], st)
+		if len(a.waiting[topic]) == 0 && a.waiting[topic] != nil {
+			delete(a.waiting, topic)
+			a.topics[journal.Partition(journal.TopicID(topic))]--
+		}
+	}
+}
+
+// ring wakes the streams of a topic.
+func (a *alarm) ring(topic string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for st := range a.waiting[topic] {
+		st.wake(topic)
+	}
+}
+
+// partitions returns the partitions that have topics with streams.
+func (a *alarm) partitions() (all []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, n := range a.topics {
+		if n > 0 {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// Run wakes streams when their topics change, until ctx ends. Streams go on after that, and end
+// with SetDraining.
+func (s *Service) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	hints := s.o.Watcher.Hints(ctx)
+	all.Go(func() {
+		for topic := range hints {
+			s.alarm.ring(topic)
+		}
+	})
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	var since [journal.Partitions]uint64
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := s.sweep(ctx, &since)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.o.Log.Warn("the store could not be asked what changed for streams; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+		}
+		failing = err != nil
+	}
+}
+
+// sweep wakes the streams of topics that changed since the last one. After an error the next one
+// finds the same.
+func (s *Service) sweep(ctx context.Context, since *[journal.Partitions]uint64) (failed error) {
+	for _, i := range s.alarm.partitions() {
+		topics, next, err := s.o.Watcher.Changes(ctx, i, since[i])
+		if err != nil {
+			failed = err
+			continue
+		}
+		since[i] = next
+		for _, topic := range topics {
+			s.alarm.ring(topic)
+		}
+	}
+	return failed
+}

@@ -1,0 +1,101 @@
+package negotiate
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Accept is a parsed Accept header.
+type Accept []mediaRange
+
+type mediaRange struct {
+	media string
+	q     float64
+}
+
+// maxRanges is how many media ranges of an Accept header are read.
+const maxRanges = 32
+
+// Media returns the Accept header of a request. It reads at most 32 ranges of it.
+func Media(header http.Header) Accept {
+	var a Accept
+	for _, line := range header.Values("Accept") {
+		for element := range strings.SplitSeq(line, ",") {
+			if len(a) == maxRanges {
+				return a
+			}
+			media, params, _ := strings.Cut(element, ";")
+			r := mediaRange{media: strings.ToLower(strings.TrimSpace(media)), q: 1}
+			for param := range strings.SplitSeq(params, ";") {
+				name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+				if !strings.EqualFold(name, "q") {
+					continue
+				}
+				q, err := strconv.ParseFloat(value, 64)
+				if err != nil || !(q >= 0 && q <= 1) { // NaN, too
+					q = 0
+				}
+				r.q = q
+			}
+			a = append(a, r)
+		}
+	}
+	return a
+}
+
+// Quality returns the weight of a media type, from the most specific range that has it (RFC
+// 9110, 12.5.1).
+func (a Accept) Quality(media string) float64 {
+	major, _, _ := strings.Cut(media, "/")
+	ranges := []string{"*/*", major + "/*", media} // the more specific ones last
+	best, q := -1, 0.0
+	for _, r := range a {
+		if i := slices.Index(ranges, r.media); i > best {
+			best, q = i, r.q
+		}
+	}
+	return q
+}
+
+// Prefers reports whether one of the media types is more welcome than plain text, which is
+// the default.
+func (a Accept) Prefers(media ...string) bool {
+	return slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > a.Quality("text/plain") })
+}
+
+// Accepts reports whether the client can take one of the media types. A request without an
+// Accept header takes all.
+func (a Accept) Accepts(media ...string) bool {
+	return len(a) == 0 || slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > 0 })
+}
+
+// Gzip reports whether an answer may be compressed, by the Accept-Encoding of a request. It may
+// not if the client says nothing or prefers identity.
+func Gzip(header http.Header) bool {
+	const unsaid = -1
+	gzip, wildcard, identity := float64(unsaid), float64(unsaid), 0.0
+	for element := range strings.SplitSeq(strings.Join(header.Values("Accept-Encoding"), ","), ",") {
+		coding, params, _ := strings.Cut(element, ";")
+		q := 1.0
+		if v, ok := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(params, " ", "")), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(v, 64); err != nil || !(q >= 0 && q <= 1) {
+				q = 0
+			}
+		}
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "gzip", "x-gzip":
+			gzip = max(gzip, q)
+		case "*":
+			wildcard = q
+		case "identity":
+			identity = q
+		}
+	}
+	if gzip == unsaid {
+		gzip = wildcard
+	}
+	return gzip > 0 && gzip >= identity
+}
