@@ -89,12 +89,17 @@ var table = map[string]room{
 	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock", third: "fsnotify"},
+	"publisher/source":       {layer: "1b", may: "internal/base/negotiate publisher resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock", third: "fsnotify"},
 	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 
-	"hub":              {layer: "2", may: "websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
+	// Which forms of an answer a client accepts.
+	"internal/base/negotiate": {layer: "0"},
+	// The journal read back over HTTP.
+	"hub/history": {layer: "1", may: "resourcesync journal internal/base/negotiate", third: "uuid zap"},
+
+	"hub":              {layer: "2", may: "hub/history internal/base/negotiate websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid lru"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
@@ -106,7 +111,7 @@ var table = map[string]room{
 	// Metrics of any program.
 	"internal/engine/figures":   {layer: "2", third: "prometheus"},
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
-	"internal/program/app":      {layer: "3a", may: "admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
+	"internal/program/app":      {layer: "3a", may: "hub/history admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3b", may: "admin internal/base/atomicfile internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},

@@ -80,14 +80,17 @@ func PublishOutcomes() []string {
 
 // ReadOutcomes are all values of Event.Outcome for a question about history.
 func ReadOutcomes() []string {
-	return outcomes(
+	return append(problems(
 		badQuery, unknownTopic, noChanges, historyOff, notAcceptable, notYet, trimmed, tooManyReads,
 		wrongCredential, noCredential, rateLimited, storeDown, drainingHub,
-	)
+	), OutcomeAccepted)
 }
 
 func outcomes(refusals ...kind) []string {
-	out := []string{OutcomeAccepted, OutcomeDuplicate}
+	return append(problems(refusals...), OutcomeAccepted, OutcomeDuplicate)
+}
+
+func problems(refusals ...kind) (out []string) {
 	for _, k := range refusals {
 		out = append(out, k.slug)
 	}

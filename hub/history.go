@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/hub/history"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/negotiate"
 )
 
@@ -51,8 +52,11 @@ func (h *Handler) readHistory(w http.ResponseWriter, r *http.Request, values url
 	if err := h.mayRead(r, q.Topics, e); err != nil {
 		return err
 	}
-	from := history.Reader{Name: network(h.proxies.Requester(r)), Charge: func(n int64) error { return h.chargeRead(r, n) }}
+	from := history.Reader{Name: ingress.Network(h.proxies.Requester(r)), Charge: func(n int64) error { return h.chargeRead(r, n) }}
 	accept := negotiate.Media(r.Header)
+	if accept.Quality(mediaEvents) > accept.Quality(mediaXML) {
+		return h.stream(w, r, q, from)
+	}
 	switch {
 	case q.Describe != "":
 		if !accept.Accepts(mediaXML, mediaTextXML) {
@@ -71,6 +75,17 @@ func (h *Handler) readHistory(w http.ResponseWriter, r *http.Request, values url
 	return h.o.History.Changes(w, r, q, from)
 }
 
+// stream answers with events, until the reader goes away.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, q history.Query, from history.Reader) error {
+	if q.Describe != "" || q.Latest || q.ID != [16]byte{} || q.To != nil {
+		return refuse(badQuery, "A stream begins with after=, or with what comes next. Ask for documents without Accept: text/event-stream.")
+	}
+	from.Address = h.proxies.Requester(r).String()
+	from.Streams = func() { ingress.Release(r) }
+	from.Allowed = func() bool { return h.mayRead(r, q.Topics, &Event{}) == nil }
+	return h.o.History.Stream(w, r, q, from)
+}
+
 // mayRead refuses a question about topics that its sender may not read. To those without a
 // right, a topic that the hub has is like one that it has not.
 func (h *Handler) mayRead(r *http.Request, topics []string, e *Event) error {
@@ -85,7 +100,7 @@ func (h *Handler) mayRead(r *http.Request, topics []string, e *Event) error {
 		if !given {
 			return refuse(noCredential, "This hub lets only known readers read. Send the token that its operator gave you, as Authorization: Bearer.")
 		}
-		reader, err := h.o.Readers.ByToken(token, topic)
+		reader, err := h.o.Publishers.Reader(token, topic)
 		if reader.Name == "" {
 			return refuse(wrongCredential, "The bearer token is not that of a reader here.")
 		}
@@ -99,7 +114,7 @@ func (h *Handler) mayRead(r *http.Request, topics []string, e *Event) error {
 
 // chargeRead counts n bytes that a requester is about to read.
 func (h *Handler) chargeRead(r *http.Request, n int64) error {
-	now, key := h.o.Now(), network(h.proxies.Requester(r))
+	now, key := h.o.Now(), ingress.Network(h.proxies.Requester(r))
 	if err := h.readByRequester.check(now, key, "to your address", n); err != nil {
 		return err
 	}

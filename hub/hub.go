@@ -106,9 +106,8 @@ type Options struct {
 
 	// History answers readers who ask for what the journal has. Nil: there is none.
 	History *history.Service
-	// Read says who may ask, and Readers are those with a token.
-	Read    ReadAccess
-	Readers *validate.Publishers
+	// Read says who may ask. Readers with a token are among Publishers.
+	Read ReadAccess
 	// ReadOrigins are the origins whose web pages may read; "*": all.
 	ReadOrigins []string
 	// ReadBytes limits what each requester reads, and ReadTotal what all read together: as
@@ -172,9 +171,6 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Publishers == nil {
 		o.Publishers = validate.NewPublishers(nil)
-	}
-	if o.Readers == nil {
-		o.Readers = validate.NewPublishers(nil)
 	}
 	o.MaxBody = cmp.Or(max(o.MaxBody, 0), 50<<20)
 	o.MaxPublishBytes = cmp.Or(max(o.MaxPublishBytes, 0), 256<<20)

@@ -209,10 +209,16 @@ func classifyRead(err error) *refusal {
 	case errors.As(err, &future):
 		r = refuse(notYet, "The newest notification of this topic ends at %s, which is earlier. Ask for what comes after that.", instant(future.Until))
 		r.until = future.Until
+	case errors.As(err, &full) && full.Stream && full.Yours:
+		return refuse(tooManyReads, "Your address has as many streams as this hub lets one have. End one, or name several topics in one stream.")
+	case errors.As(err, &full) && full.Stream:
+		return refuse(tooManyReads, "This hub has as many streams as it can have. Try again later, or ask for the changes with since=.")
 	case errors.As(err, &full) && full.Yours:
 		return refuse(tooManyReads, "This hub is writing as many answers to your address as it does at a time. Wait for one to end.")
 	case errors.As(err, &full):
 		return refuse(tooManyReads, "This hub is writing as many answers as it does at a time. Wait and try again.")
+	case errors.Is(err, history.ErrDraining):
+		return refuse(drainingHub, "This hub is shutting down. Come again in a moment: another hub goes on, or this one after its restart.")
 	case errors.Is(err, history.ErrGone):
 		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
 	case errors.Is(err, history.ErrNoChanges):

@@ -14,6 +14,8 @@ type Publisher struct {
 	Name string
 	// Topics are the topics that it may publish to.
 	Topics []Pattern
+	// Reads are the topics whose history it may read.
+	Reads []Pattern
 	// TokenSHA256 are the hashes of its bearer tokens. The tokens themselves are not
 	// stored.
 	TokenSHA256 [][sha256.Size]byte
@@ -61,6 +63,15 @@ func (p *Publishers) all() []Publisher {
 // the error is ErrUnknownCredential, or ErrNotCovered with the publisher that has the
 // token. Every hash is compared, each in constant time.
 func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
+	return p.byToken(token, func(q *Publisher) bool { return q.Covers(topic) })
+}
+
+// Reader is ByToken for reading the history of a topic.
+func (p *Publishers) Reader(token, topic string) (Publisher, error) {
+	return p.byToken(token, func(q *Publisher) bool { return MatchAny(q.Reads, topic) })
+}
+
+func (p *Publishers) byToken(token string, covers func(*Publisher) bool) (Publisher, error) {
 	sum := sha256.Sum256([]byte(token))
 	found, covering := -1, -1
 	list := p.all()
@@ -70,7 +81,7 @@ func (p *Publishers) ByToken(token, topic string) (Publisher, error) {
 				continue
 			}
 			found = i
-			if list[i].Covers(topic) {
+			if covers(&list[i]) {
 				covering = i
 			}
 		}

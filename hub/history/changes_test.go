@@ -359,7 +359,10 @@ func TestIndex_MEM02(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e := range resourcesync.NewReader(rec.Body, resourcesync.ReadOptions{}).Entries() {
+		for e, err := range resourcesync.NewReader(rec.Body, resourcesync.ReadOptions{}).Entries() {
+			if err != nil {
+				t.Fatal(err)
+			}
 			urls = append(urls, e.Loc)
 		}
 		return urls

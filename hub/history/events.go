@@ -12,10 +12,10 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// The events of a stream.
+// The names of the events of a stream.
 const (
-	EventNotification = "notification"
-	EventGap          = "gap"
+	NameNotification = "notification"
+	NameGap          = "gap"
 )
 
 // mostInline is the longest document that an event has in it, in bytes. Of a longer one it has the
@@ -68,7 +68,7 @@ func orNil(t time.Time) *time.Time {
 }
 
 func gapEvent(topic string, g *Gap) []byte {
-	return event(EventGap, GapEvent{Topic: topic, From: orNil(g.From), Until: orNil(g.Until), Reason: g.Reason})
+	return event(NameGap, GapEvent{Topic: topic, From: orNil(g.From), Until: orNil(g.Until), Reason: g.Reason})
 }
 
 // eventKey names an event.
@@ -93,7 +93,7 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 	}
 	if meta {
 		n.URL = s.url(topic, paramID, n.ID)
-		return event(EventNotification, n), nil
+		return event(NameNotification, n), nil
 	}
 	free, err := s.room(ctx, e.Size)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 	} else {
 		n.DocumentBase64 = body
 	}
-	return event(EventNotification, n), nil
+	return event(NameNotification, n), nil
 }
 
 // missing returns the gap in place of an entry whose body is not there; nil: err is another

@@ -141,5 +141,5 @@ func (u *unpacker) time() time.Time {
 		u.bad = true
 		return time.Time{}
 	}
-	return time.Unix(seconds, int64(nanos-1)).UTC() //nolint:gosec // compared above
+	return time.Unix(seconds, int64(nanos-1)).UTC()
 }

@@ -29,7 +29,7 @@ const streamEntries = 64
 // counted, in bytes.
 const small = 16 << 10
 
-// ErrDraining: the hub is shutting down. Another hub, or this one after its restart, goes on.
+// ErrDraining says that the hub is shutting down. Another hub, or this one after its restart, goes on.
 var ErrDraining = errors.New("the hub is shutting down")
 
 // stream is one reader with a connection: a cursor for each of its topics.
@@ -106,7 +106,10 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	if from.Streams != nil {
 		from.Streams()
 	}
-	if st.write(fmt.Appendf(nil, "retry: %d\n", reconnect.Milliseconds())) == nil {
+	// The position comes before the first event, so that a reader whose stream breaks within that
+	// comes again to the same place.
+	st.told = st.position()
+	if st.write(fmt.Appendf(nil, "retry: %d\nid: %s\n\n", reconnect.Milliseconds(), st.told)) == nil {
 		st.run(r.Context(), from)
 	}
 	return nil

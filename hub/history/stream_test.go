@@ -42,7 +42,7 @@ func (w *world) serve() *http.Client {
 		}
 	})
 	l := pipes.Listen()
-	server := &http.Server{Handler: mux, ReadTimeout: 25 * time.Second} //nolint:gosec // as the hub's
+	server := &http.Server{Handler: mux, ReadTimeout: 25 * time.Second}
 	go func() { _ = server.Serve(l) }()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.Dial(), nil }}}
 	w.t.Cleanup(func() {
@@ -65,7 +65,7 @@ func (w *world) follow(c *http.Client, lastEventID string, params ...string) *ta
 	if lastEventID != "" {
 		req.Header.Set("Last-Event-ID", lastEventID)
 	}
-	resp, err := c.Do(req)
+	resp, err := c.Do(req) //nolint:bodyclose // the goroutine below closes it
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (tl *tail) wantNotification(want journal.Entry) said {
 	if n.Document != nil {
 		body = []byte(*n.Document)
 	}
-	if e.name != EventNotification || n.ID != want.ID.String() || n.Topic != topic || string(body) != string(want.Body) || n.Size != want.Size || n.ContentType != want.MediaType {
+	if e.name != NameNotification || n.ID != want.ID.String() || n.Topic != topic || string(body) != string(want.Body) || n.Size != want.Size || n.ContentType != want.MediaType {
 		tl.t.Errorf("%s %s, want %v with %s", e.name, e.data, want.ID, want.Body)
 	}
 	return e
@@ -147,7 +147,7 @@ func (tl *tail) wantGap(from, until time.Time, reason string) said {
 		}
 		return *p
 	}
-	if e.name != EventGap || !at(g.From).Equal(from) || !at(g.Until).Equal(until) || g.Reason != reason {
+	if e.name != NameGap || !at(g.From).Equal(from) || !at(g.Until).Equal(until) || g.Reason != reason {
 		tl.t.Errorf("%s %s, want a gap from %v until %v by %s", e.name, e.data, from, until, reason)
 	}
 	return e
@@ -254,7 +254,7 @@ func TestStreamOfALostTail(t *testing.T) {
 		tl.wantNotification(w.publish(minute(10), minute(20), "b"))
 		// A text of somebody else's, too.
 		tl = w.follow(c, "41")
-		if e := tl.next(); e.name != EventGap {
+		if e := tl.next(); e.name != NameGap {
 			t.Errorf("%v", e)
 		}
 		tl.wantNotification(a)
@@ -305,7 +305,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		w.Drain()
 		synctest.Wait()
-		for range tails[1].events { //nolint:revive // until its end
+		for range tails[1].events {
 		}
 		if n := w.Streams(); n != 0 || tails[1].retry == "" || tails[1].retry == "2000" {
 			t.Errorf("%d streams are left, retry: %s", n, tails[1].retry)

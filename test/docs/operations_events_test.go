@@ -12,7 +12,7 @@ import (
 
 // Levels of the events that are not logged at one level alone.
 var levelsOf = map[string]string{
-	"publish": byFault, "subscribe": byFault, "unsubscribe": byFault, "ping": byFault, "fetch": byFault, "post": byFault,
+	"publish": byFault, "subscribe": byFault, "unsubscribe": byFault, "ping": byFault, "fetch": byFault, "post": byFault, "read": byFault,
 	"http_error":       "info",
 	"delivery_attempt": "debug when it succeeds at first, else info",
 	"operator_action":  byFailure, "subscriber_action": byFailure,

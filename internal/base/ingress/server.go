@@ -67,6 +67,7 @@ func NewServer(o Options) *http.Server {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	gate := newGate(o)
 	return &http.Server{
 		Handler:                      &ingress{listener: o.Name, next: o.Handler, broken: o.Broken, log: o.Log},
 		Protocols:                    protocols,
@@ -75,7 +76,8 @@ func NewServer(o Options) *http.Server {
 		ReadTimeout:                  requestTime,
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
-		ConnState:                    newGate(o).state,
+		ConnState:                    gate.state,
+		ConnContext:                  gate.context,
 		ErrorLog:                     log.New(ErrorLog(o.Name, o.Log), "", 0),
 	}
 }

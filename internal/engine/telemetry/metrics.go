@@ -123,6 +123,9 @@ func (m *Metrics) registerRequests() {
 		"outcome", hub.FetchOutcomes()...)
 	// A client that posts another media type most likely meant to publish.
 	m.outcomes = map[string]figures.Counters[string]{hub.EventPublish: publishes, hub.EventPost: publishes, hub.EventFetch: fetches}
+	m.outcomes[hub.EventRead] = figures.Family(m.set, "rshub_reads_total",
+		"Questions about the history of topics and streams that ended, by outcome: accepted, or the problem with which they were refused.",
+		"outcome", hub.ReadOutcomes()...)
 	m.crossSite = m.set.Counter("rshub_cross_site_refused_total", "POSTs that a browser sent for a web page of another origin or host name.")
 	m.operator = figures.Family(m.set, "rshub_operator_refused_total", "Requests to the operator's listener that were refused before they were read, by reason.",
 		"reason", admin.Refusals()...)

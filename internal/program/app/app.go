@@ -14,6 +14,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/engine/telemetry"
 	"github.com/rshub/rshub/internal/program/config"
@@ -55,6 +56,7 @@ type App struct {
 	reloads       reloads
 	backups       backups
 	hub           *hub.Handler
+	history       *history.Service
 	draining      atomic.Bool
 	stopped       atomic.Bool
 	shards        atomic.Pointer[shards]                // nil until startParts has made them
@@ -234,6 +236,7 @@ func (a *App) Failed() <-chan error { return a.failed }
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)
+		a.history.Drain()
 	}
 	a.draining.Store(true)
 	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopGrace)

@@ -17,10 +17,10 @@ const (
 )
 
 // openFilesNeeded is how many files and connections a hub may have open at once
-// within its limits: inbound connections, deliveries with two idle connections each,
+// within its limits: inbound connections, streams, deliveries with two idle connections each,
 // verifications, fetches, and connections to the store.
 func openFilesNeeded(cfg *config.Config) uint64 {
-	n := ingress.PublicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0)
+	n := ingress.PublicTotal + adminTotal + ownFiles + calledAtOnce + 3*max(cfg.MaxInflight, 0) + max(cfg.MaxStreams, 0)
 	if connections := kindOf(cfg).connections; connections != nil {
 		n += connections(cfg)
 	}
@@ -35,7 +35,7 @@ func warnOpenFiles(cfg *config.Config, log *zap.Logger) {
 		limit.Cur = math.MaxUint64 // not known
 	}
 	if need := openFilesNeeded(cfg); limit.Cur < need {
-		log.Warn("the process may open too few files and connections for the limits of this hub: raise ulimit -n (LimitNOFILE= of systemd), or lower --max-inflight",
+		log.Warn("the process may open too few files and connections for the limits of this hub: raise ulimit -n (LimitNOFILE= of systemd), or lower --max-streams or --max-inflight",
 			zap.String("event", "few_open_files"), zap.Uint64("limit", limit.Cur), zap.Uint64("needed", need))
 	}
 }

@@ -1,13 +1,16 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/hub"
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
@@ -46,6 +49,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.shards.Store(shards)
 	service := a.subscriptions(client, budget, topics, shards)
 	a.service.Store(service)
+	a.history = a.newHistory()
 	if a.hub, err = a.hubHandler(client, topics, service, shards); err != nil {
 		return err
 	}
@@ -60,6 +64,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.stops.background(ctx, "shards", shards.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
+	a.stops.background(ctx, "streams", a.history.Run, a.failed)
 	return nil
 }
 
@@ -141,6 +146,27 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 	})
 }
 
+// Limits of reading what the hub keeps, so that all readers together cost a small part of a core.
+const (
+	readEach  = 256 << 20 // bytes of notifications a minute, for one requester
+	readTotal = 512 << 20 // the same for all
+)
+
+func (a *App) newHistory() *history.Service {
+	unlimited := func(n int) int { return cmp.Or(n, -1) }
+	return history.New(history.Options{
+		HubURL:         a.hubURL,
+		Journal:        a.store,
+		Watcher:        a.store,
+		MaxAnswers:     unlimited(a.cfg.MaxHistory),
+		MaxAnswersEach: unlimited((a.cfg.MaxHistory + 3) / 4),
+		MaxStreams:     unlimited(a.cfg.MaxStreams),
+		MaxStreamsEach: unlimited(a.cfg.MaxStreamsPerAddress),
+		Stall:          a.cfg.StreamStall,
+		Log:            a.log.Named("history"),
+	})
+}
+
 func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, service *subscriptions.Service, shards *shards) (*hub.Handler, error) {
 	auth, err := hub.ParsePublishAuth(a.cfg.PublishAuth)
 	if err != nil {
@@ -174,11 +200,24 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		Live:                   shards.keeper.Live,
 		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
+		History:                a.history,
+		Read:                   hub.ReadAccess(a.cfg.Stream),
+		ReadOrigins:            a.cfg.StreamOrigin,
+		ReadBytes:              a.readRate(readEach),
+		ReadTotal:              a.readRate(readTotal),
 		AllowHosts:             a.cfg.AllowHost,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  all(a.metrics.Request, a.traces.Publish, a.refusals.request, a.publishes.count),
 		Log:                    a.log,
 	})
+}
+
+// readRate is a limit of reading; with --max-history=0 there is none.
+func (a *App) readRate(bytes int) hub.Rate {
+	if a.cfg.MaxHistory == 0 {
+		return hub.Rate{}
+	}
+	return hub.Rate{Events: max(bytes, 2*int(a.cfg.MaxBody)), Per: time.Minute}
 }
 
 // convert returns what one makes of each item. It ends with the first error.

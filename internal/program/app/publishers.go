@@ -180,6 +180,10 @@ func CheckPublishers(list []config.Publisher) error {
 func publishers(list []config.Publisher) ([]validate.Publisher, error) {
 	return convert(list, func(p config.Publisher) (validate.Publisher, error) {
 		topics, err := convert(p.Topics, validate.ParsePattern)
-		return validate.Publisher{Name: p.Name, Topics: topics, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)}, err
+		if err != nil {
+			return validate.Publisher{}, err
+		}
+		reads, err := convert(p.Reads, validate.ParsePattern)
+		return validate.Publisher{Name: p.Name, Topics: topics, Reads: reads, TokenSHA256: p.TokenSHA256, Secret: string(p.Secret)}, err
 	})
 }

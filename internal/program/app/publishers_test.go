@@ -96,7 +96,7 @@ func TestReload(t *testing.T) {
 		a.Reload()
 		want := map[string]any{"file": path}
 		if why == "a mistake" {
-			want["error"] = path + `:2: publisher "x" has no topics, so it could publish nothing`
+			want["error"] = path + `:2: publisher "x" has neither topics nor reads, so it could publish and read nothing`
 		}
 		said("reload_failed", want)
 		may(true, "other", "three")

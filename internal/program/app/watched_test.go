@@ -144,7 +144,7 @@ func TestReloadOfAll(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || serialOf(a.public.certificate) != 2 {
 		t.Errorf("%d, certificate %d", status, serialOf(a.public.certificate))
 	}
-	for _, part := range []string{"has no topics", "has run out", "Read again: operator's token."} {
+	for _, part := range []string{"has neither topics nor reads", "has run out", "Read again: operator's token."} {
 		if !strings.Contains(body, part) {
 			t.Errorf("%s is missing in %s", part, body)
 		}

@@ -65,6 +65,13 @@ type Config struct {
 	MaxSubscriptionsPerHost int
 	MaxSubscriptions        int // in total
 
+	Stream               string   // StreamOpen, StreamToken or StreamOff
+	StreamOrigin         []string // origins, or *
+	StreamStall          time.Duration
+	MaxStreams           int // 0: no limit
+	MaxStreamsPerAddress int // the same
+	MaxHistory           int // the same
+
 	LeaseMin, LeaseDefault, LeaseMax time.Duration // whole seconds
 	ResumeWithin                     time.Duration
 
@@ -106,10 +113,14 @@ type Config struct {
 	Pprof        bool // serve profiles; AdminToken is then not empty
 }
 
-// Values of Config.Continuity, TopicCheck and PublishAuth.
+// Values of Config.Continuity, Stream, TopicCheck and PublishAuth.
 const (
 	ContinuityStrict = "strict" // a gap is refused
 	ContinuityFlag   = "flag"   // a gap is accepted and recorded
+
+	StreamOpen  = "open"  // anyone may read
+	StreamToken = "token" // publishers with reads may
+	StreamOff   = "off"
 
 	TopicCheckRequire = "require"
 	TopicCheckWarn    = "warn"
@@ -146,6 +157,8 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 type Publisher struct {
 	Name   string
 	Topics []string // patterns such as https://example.org/*
+	// Reads are the patterns of topics that it may read (--stream=token).
+	Reads []string
 	// TokenSHA256 are the hashes of its bearer tokens, and Secret signs its requests. A
 	// publisher has at least one of these credentials.
 	TokenSHA256 [][32]byte

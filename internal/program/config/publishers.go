@@ -29,6 +29,9 @@ var ErrNoPublishersFile = errors.New("there is no publishers file")
 //	    topics: ["https://example.org/changes/"]
 //	    token_sha256: [<64 hexadecimal digits>]
 //	    hmac_secret_file: library.secret
+//	  - name: aggregator
+//	    reads: ["https://example.org/*"]
+//	    token_sha256: [<64 hexadecimal digits>]
 //
 // A relative path of a secret file starts at the folder of the publishers file. The error
 // joins one for each mistake, with file and line. With it come the publishers that could be
@@ -91,6 +94,7 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 	errs := eachKey(path, n, map[string]func([]string) error{
 		"name":             func(text []string) error { return single(text, &p.Name) },
 		"topics":           many(parsePattern, &p.Topics),
+		"reads":            many(parsePattern, &p.Reads),
 		"token_sha256":     many(hash, &p.TokenSHA256),
 		"hmac_secret_file": func(text []string) error { return readSecretBeside(path, text, &p) },
 	}, func(set func([]string) error, value *yaml.Node, _ string) error {
@@ -107,8 +111,8 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 	switch {
 	case p.Name == "":
 		bad = "a publisher has no name"
-	case len(p.Topics) == 0:
-		bad = fmt.Sprintf("publisher %q has no topics, so it could publish nothing", p.Name)
+	case len(p.Topics) == 0 && len(p.Reads) == 0:
+		bad = fmt.Sprintf("publisher %q has neither topics nor reads, so it could publish and read nothing", p.Name)
 	case len(p.TokenSHA256) == 0 && p.Secret == "":
 		bad = fmt.Sprintf("publisher %q has neither token_sha256 nor hmac_secret_file, so nobody can publish as this publisher", p.Name)
 	default:

@@ -144,7 +144,7 @@ func TestTokenChangesThatAreRefused(t *testing.T) {
 		{"the only one", one, revoke("a", ""), ErrRefusedChange, "only token"},
 		{"which one", two, revoke("a", ""), ErrRefusedChange, "more than one"},
 		{"a publisher that is not there", one, func(path string) error { _, err := RemovePublisher(path, "b"); return err }, ErrNoPublisher, ""},
-		{"a mistake in the file", "publishers:\n- name: a\n", add("b", "*"), nil, ":2: publisher \"a\" has no topics"},
+		{"a mistake in the file", "publishers:\n- name: a\n", add("b", "*"), nil, ":2: publisher \"a\" has neither topics nor reads"},
 		{"no YAML", "publishers: [", add("b", "*"), nil, "not YAML"},
 		{"anchors", strings.Replace(shared, "  hmac_secret_file: publishers.yaml\n", "  token_sha256: *s\n", 1), add("b"), nil, "twice"},
 	} {

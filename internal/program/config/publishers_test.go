@@ -47,7 +47,7 @@ func TestMistakesInThePublishersFile(t *testing.T) {
 		"publishers:\n- x\n":                     ":2: write keys and values here",
 		"publishers:\n- name: a\n  topic: [x]\n": ":3: there is no setting \"topic\"; did you mean topics?",
 		"publishers:\n- topics: ['*']\n  token_sha256: " + hash + "\n":                        ":2: a publisher has no name",
-		"publishers:\n- name: a\n  token_sha256: " + hash + "\n":                              ":2: publisher \"a\" has no topics",
+		"publishers:\n- name: a\n  token_sha256: " + hash + "\n":                              ":2: publisher \"a\" has neither topics nor reads",
 		"publishers:\n- name: a\n  topics: '*'\n":                                             "neither token_sha256 nor",
 		"publishers:\n- name: a\n  topics: 'x'\n":                                             ":3: topics: \"x\" is not a topic pattern",
 		"publishers:\n- name: [a, b]\n":                                                       ":2: name: it must be one value",

@@ -113,6 +113,20 @@ func parseHost(s string) (string, error) {
 	return s, nil
 }
 
+// parseOrigin parses an origin as browsers write it, or *.
+func parseOrigin(s string) (string, error) {
+	u, bad := parseBase(s, "which no origin has")
+	switch {
+	case s == "*":
+		return s, nil
+	case bad != "":
+		return "", fmt.Errorf("%q %s; write an origin like https://app.example, or *", hideUser(s), bad)
+	case u.Path != "" && u.Path != "/":
+		return "", fmt.Errorf("%q has a path, which no origin has; write it like https://app.example", s)
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Host), nil
+}
+
 // parseBase parses an absolute http or https URL without user, query and fragment. Bad says
 // what is wrong. Shown ends that sentence for a URL with a user name or password.
 func parseBase(s, shown string) (u *url.URL, bad string) {
