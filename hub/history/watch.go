@@ -94,7 +94,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		err := s.sweep(ctx, &since)
 		if err != nil && !failing && ctx.Err() == nil {
-			s.o.Log.Warn("the store could not be asked what changed for streams; it is asked again", zap.String("event", "sweep_failed"), zap.Error(err))
+			s.o.Log.Warn("the store could not be asked what changed for streams; it is asked again", zap.String("event", "streams_sweep_failed"), zap.Error(err))
 		}
 		failing = err != nil
 	}

@@ -23,6 +23,7 @@ var rules = slices.Concat(
 	numbered("DOC", 10, 20), numbered("DOC", 30, 46), numbered("DOC", 50, 61),
 	numbered("SRC", 1, 17),
 	numbered("DST", 1, 19),
+	numbered("MEM", 1, 2),
 )
 
 // later are the rules that this version makes no claim about.
@@ -43,7 +44,7 @@ type row struct {
 }
 
 var (
-	ruleID   = regexp.MustCompile(`\b(?:HUB|DOC|SRC|DST)-\d{2}\b`)
+	ruleID   = regexp.MustCompile(`\b(?:HUB|DOC|SRC|DST|LNK|MEM)-\d{2}\b`)
 	testName = regexp.MustCompile("`([a-z0-9/]+\\.(?:Test|Fuzz|Example)\\w+)`")
 	testFunc = regexp.MustCompile(`(?m)((?:^//.*\n)*)^func ((?:Test|Fuzz|Example)\w+)\(`)
 )
