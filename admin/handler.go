@@ -252,7 +252,7 @@ func (a *api) calls() []route {
 		{http.MethodGet, "/api/v1/info", "version, addresses, store, nodes", none, a.info},
 		{http.MethodGet, "/api/v1/topics", "topics", paging, a.topics.listTopics},
 		{http.MethodGet, "/api/v1/topics/{id}", "one topic", none, a.topics.getTopic},
-		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first, or ?order=newest first", append([]string{"since", "order"}, paging...), a.notifications.listNotifications},
+		{http.MethodGet, "/api/v1/topics/{id}/notifications", "its retained notifications, oldest first, or ?order=newest first; ?at= selects the one whose interval that instant is in", append([]string{"since", "at", "order"}, paging...), a.notifications.listNotifications},
 		{http.MethodPost, "/api/v1/topics/{id}/reset", "let its next notification start anywhere", none, a.change("reset", a.topics.resetTopic)},
 		{http.MethodDelete, "/api/v1/topics/{id}", "delete it with its journal; 409 if it has active subscriptions, which ?force=true ends; 202: repeat the request to continue", []string{"force"}, a.change("remove", a.topics.removeTopic)},
 

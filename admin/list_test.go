@@ -65,7 +65,16 @@ func TestNotifications(t *testing.T) {
 	} {
 		samePages[Notification](t, list+"since="+since+"&", want)
 	}
+	for at, want := range map[string]int{ // the last item before it, or the one that it is in
+		all[0].From.Format(time.RFC3339): 0, all[3].From.Add(time.Second).Format(time.RFC3339): 3, all[3].Until.Format(time.RFC3339): 3, all[19].Until.Format(time.RFC3339): 19,
+		all[0].From.Add(-1).Format(time.RFC3339Nano): -1, all[19].Until.Add(1).Format(time.RFC3339Nano): -1, "1600-01-01T00:00:00Z": -1, "2600-01-01T00:00:00Z": -1,
+	} {
+		if p := decode[Page[Notification]](t, list+"at="+at); len(p.Items) != min(1, want+1) || want >= 0 && p.Items[0].ID != all[want].ID {
+			t.Errorf("at %s there is %+v, want number %d", at, p.Items, want)
+		}
+	}
 	samePages[Notification](t, base+journal.TopicID("https://example.org/pinged").String()+"/notifications?", 0)
+	samePages[Notification](t, base+journal.TopicID("https://example.org/pinged").String()+"/notifications?at=2026-11-21T12:25:00Z&", 0)
 
 	newest := samePages[Notification](t, list+"order=newest&", 20)
 	slices.Reverse(newest)
@@ -86,7 +95,7 @@ func TestNotifications(t *testing.T) {
 	elsewhere[15] = trimmed[15] + 1
 	for query, word := range map[string]string{
 		"after=" + other[0].ID.String(): "next", "after=" + elsewhere.String(): "next", "after=x": "next", "since=": "zone", "since=2026-11-21": "zone",
-		"since=2026-11-21T13:25+01:00": "%2B", "limit=0": "1 to 1000",
+		"since=2026-11-21T13:25+01:00": "%2B", "limit=0": "1 to 1000", "at=": "zone", "at=2026-11-21T12:25:00Z&since=2026-11-21T12:25:00Z": "not both", "order=newest&at=2026-11-21T12:25:00Z": "order=oldest",
 		"order=odd": "neither", "order=newest&since=2026-11-21T12:25:00Z": "order=oldest", "order=newest&after=" + other[0].ID.String(): "next",
 	} {
 		resp, body := send(t, http.MethodGet, list+query)

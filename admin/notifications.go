@@ -32,18 +32,23 @@ func (a *notificationCalls) listNotifications(w http.ResponseWriter, r *http.Req
 	if err != nil {
 		return err
 	}
-	var since time.Time
-	if q.Has("since") {
-		if since, err = parseDatetime(q.Get("since")); err != nil {
-			return badRequest("since=%s: %s. In a query, + is written %%2B.", q.Get("since"), err)
+	instants := map[string]time.Time{}
+	for _, name := range []string{"since", "at"} {
+		if !q.Has(name) {
+			continue
+		}
+		if instants[name], err = parseDatetime(q.Get(name)); err != nil {
+			return badRequest("%s=%s: %s. In a query, + is written %%2B.", name, q.Get(name), err)
 		}
 	}
 	order := q.Get("order")
 	switch {
 	case order != "" && order != oldestFirst && order != newestFirst:
 		return badRequest("order=%s is neither %s nor %s.", order, oldestFirst, newestFirst)
-	case order == newestFirst && q.Has("since"):
-		return badRequest("since goes with order=%s only.", oldestFirst)
+	case order == newestFirst && len(instants) > 0:
+		return badRequest("since and at go with order=%s only.", oldestFirst)
+	case len(instants) > 1:
+		return badRequest("Send since or at, not both.")
 	}
 	t, err := a.topics.topicState(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
@@ -61,7 +66,9 @@ func (a *notificationCalls) listNotifications(w http.ResponseWriter, r *http.Req
 		if err != nil {
 			return err
 		}
-		items = a.entries(r.Context(), t.head.Topic, after, since)
+		if items = a.entries(r.Context(), t.head, after, instants["since"]); q.Has("at") {
+			items = a.covering(r.Context(), t.head, after, instants["at"])
+		}
 	}
 	return writePage(w, p.limit, items, func(n Notification) string { return n.ID })
 }
@@ -83,12 +90,29 @@ func (a *notificationCalls) afterNotification(ctx context.Context, p pageRequest
 	return e.Anchor(), err
 }
 
+// covering yields the notification of a topic after an anchor whose interval an instant is in, the
+// first of two that meet there. Of those without an interval it is the first that was received
+// then or later.
+func (a *notificationCalls) covering(ctx context.Context, head journal.Head, after journal.Anchor, at time.Time) iter.Seq2[Notification, error] {
+	return func(yield func(Notification, error) bool) {
+		for n, err := range a.entries(ctx, head, after, at.Add(-1)) {
+			if err != nil || !n.From.After(at) {
+				yield(n, err)
+			}
+			return
+		}
+	}
+}
+
 // entries yields the retained notifications of a topic after an anchor that end after since.
 // It skips those that cannot be read. It has at most batch of them in memory, without bodies.
-func (a *notificationCalls) entries(ctx context.Context, topic string, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
+func (a *notificationCalls) entries(ctx context.Context, head journal.Head, after journal.Anchor, since time.Time) iter.Seq2[Notification, error] {
 	return func(yield func(Notification, error) bool) {
+		if begin := head.Before(since); begin.Position > after.Position {
+			after = begin
+		}
 		for {
-			entries, err := a.Topics.Read(ctx, topic, after, batch, 0)
+			entries, err := a.Topics.Read(ctx, head.Topic, after, batch, 0)
 			if next, ok := journal.ReadOn(err); ok {
 				after = next // trimmed meanwhile, or damaged
 				continue

@@ -214,24 +214,14 @@ type replayStart struct {
 	at   journal.Anchor
 }
 
-// aheadAtMost is by how much the end of an interval may be later than the time at which the
-// entry was appended: what a Source may be ahead of the hub, and the differences of clocks.
-const aheadAtMost = 15 * time.Minute
-
 // replayStart returns the anchor before the first retained entry of a topic whose End is after
-// since. If there is no such entry, that is the anchor of the last one. It does not read the
-// entries that were appended long before since, because they end before it.
+// since. If there is no such entry, that is the anchor of the last one.
 func (o *Options) replayStart(ctx context.Context, topic string, since time.Time) (p replayStart, err error) {
 	if p.head, err = o.Heads.Head(ctx, topic); err != nil {
 		return p, err
 	}
-	p.at = p.head.Trimmed
-	if begin := journal.Position(max(since.Add(-aheadAtMost).UnixNano(), 0)); begin > p.at.Position {
-		if begin >= p.head.Last.Position {
-			p.at = p.head.Last
-			return p, nil
-		}
-		p.at = journal.Anchor{Position: begin}
+	if p.at = p.head.Before(since); p.at == p.head.Last {
+		return p, nil
 	}
 	for {
 		entries, err := o.Entries.Read(ctx, topic, p.at, entriesPage, 0)

@@ -158,7 +158,7 @@ func lost(n uint64) string {
 }
 
 func topicNotifications(env Env) *cobra.Command {
-	var from time.Time
+	var from, at time.Time
 	var newest bool
 	cmd := &cobra.Command{
 		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
@@ -166,11 +166,13 @@ func topicNotifications(env Env) *cobra.Command {
 		Example: `  rshub topic notifications https://example.org/changes/
   rshub topic notifications https://example.org/changes/ --since 2h
   rshub topic notifications https://example.org/changes/ --newest | head
+  rshub topic notifications https://example.org/changes/ --at 2026-01-31T12:00:00Z
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
 	cmd.Flags().Var(since(&from), "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
+	cmd.Flags().Var(since(&at), "at", "only the one whose interval this `TIME` is in: a datetime, or how long ago as in 2h")
 	cmd.Flags().BoolVar(&newest, "newest", false, "the newest first")
-	cmd.MarkFlagsMutuallyExclusive("newest", "since")
+	cmd.MarkFlagsMutuallyExclusive("newest", "since", "at")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		query, none := url.Values{}, "No notification of this topic is kept."
 		if newest {
@@ -179,6 +181,10 @@ func topicNotifications(env Env) *cobra.Command {
 		if !from.IsZero() {
 			query.Set("since", from.UTC().Format(time.RFC3339Nano))
 			none = "No notification of this topic that ends after " + from.UTC().Format(time.RFC3339) + " is kept."
+		}
+		if !at.IsZero() {
+			query.Set("at", at.UTC().Format(time.RFC3339Nano))
+			none = "No notification whose interval has " + at.UTC().Format(time.RFC3339) + " in it is kept."
 		}
 		return table[admin.Notification]{
 			path: topics.path + "/" + j.id + "/notifications", query: query, none: none,
