@@ -11,7 +11,6 @@ import (
 	"github.com/gorilla/mux"
 	"go.uber.org/zap"
 
-	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -101,11 +100,7 @@ func requestID(w http.ResponseWriter) zap.Field {
 // requester is the address that a request came from; behind a proxy of People, that of the
 // person.
 func (a *Options) requester(r *http.Request) string {
-	var trusted ingress.Proxies
-	if a.People != nil {
-		trusted = a.People.Proxies
-	}
-	if addr := trusted.Requester(r); addr.IsValid() {
+	if addr := a.People.proxies().Requester(r); addr.IsValid() {
 		return addr.String()
 	}
 	return r.RemoteAddr

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,13 +27,19 @@ type door struct {
 func newDoor(t *testing.T, token string) *door {
 	core, logs := observer.New(zapcore.InfoLevel)
 	d := &door{t: t, logs: logs, counted: map[Refusal]int{}}
-	d.h = New(Options{Token: held(token), Log: zap.New(core), Refused: func(why Refusal) { d.counted[why]++ }})
+	people := &People{Proxies: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")}, Header: "X-Forwarded-User"}
+	d.h = New(Options{Token: held(token), People: people, Log: zap.New(core), Refused: func(why Refusal) { d.counted[why]++ }})
 	return d
 }
 
+// ask sends a token from an address, behind which there may be a client that a proxy names.
 func (d *door) ask(from, token string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(d.t.Context(), http.MethodGet, "/", http.NoBody)
-	r.RemoteAddr = from
+	r.RemoteAddr, r.Header["X-Forwarded-For"] = from, nil
+	if proxy, client, ok := strings.Cut(from, " for "); ok {
+		r.RemoteAddr = proxy
+		r.Header.Set("X-Forwarded-For", client)
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -112,6 +119,30 @@ func TestOldTokensShutNobodyOut(t *testing.T) {
 		}
 		if d.counted[RefusedNoToken] != 1000 || d.counted[RefusedToken] != 1000 {
 			t.Errorf("counted: %v", d.counted)
+		}
+	})
+}
+
+// A client behind the proxy of People does not shut out the others there. What others say about
+// whom they ask for does not count.
+func TestGuessesThroughAProxy(t *testing.T) {
+	const right = "the-token-behind-the-proxy"
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, right)
+		for n := range 100 {
+			d.ask("203.0.113.7:1000 for 198.51.100.1", fmt.Sprintf("guess-%d", n))
+			d.ask(fmt.Sprintf("192.0.2.1:1000 for 198.51.100.%d", n+2), fmt.Sprintf("guess-%d", n))
+		}
+		if d.counted[RefusedToken] != 2*guessBurst {
+			t.Errorf("%v", d.counted)
+		}
+		for from, want := range map[string]int{
+			"203.0.113.7:1000 for 198.51.100.2": http.StatusOK, "203.0.113.7:1000": http.StatusOK,
+			"203.0.113.7:1000 for 198.51.100.1": http.StatusTooManyRequests, "192.0.2.1:1000 for 198.51.100.200": http.StatusTooManyRequests,
+		} {
+			if w := d.ask(from, right); w.Code != want {
+				t.Errorf("the operator at %s: %d, want %d", from, w.Code, want)
+			}
 		}
 	})
 }

@@ -166,7 +166,7 @@ func (l *tabled) ask(t *testing.T, method, path string, with ...string) (answer,
 	r.Host, r.RemoteAddr = "localhost:8081", "192.0.2.7:1234"
 	for _, h := range with {
 		name, value, _ := strings.Cut(h, ": ")
-		switch r.Header.Set(name, value); name {
+		switch r.Header.Add(name, value); name {
 		case "Host":
 			r.Host = value
 		case "Remote":

@@ -84,14 +84,27 @@ type person struct {
 	linked bool // they have a link to a subscription
 }
 
+// proxies are those of p, which may be nil.
+func (p *People) proxies() ingress.Proxies {
+	if p == nil {
+		return nil
+	}
+	return p.Proxies
+}
+
 // of returns the person of a request. An empty name: no proxy named one.
 func (p *People) of(r *http.Request) (person, *problem) {
-	if p == nil || !ingress.Proxies(p.Proxies).Sent(r) {
+	if !p.proxies().Sent(r) {
 		return person{}, nil
 	}
 	name := strings.TrimSpace(r.Header.Get(p.Header))
 	if name == "" {
 		return person{}, nil
+	}
+	for _, header := range []string{p.Header, p.RoleHeader} {
+		if n := len(r.Header.Values(header)); n > 1 { // one of them may be the client's
+			return person{}, refuse(http.StatusForbidden, "The header %s came %d times. The proxy has to replace what a client sends, and not to add to it.", header, n)
+		}
 	}
 	who := person{Role: Operator, name: Readable([]byte(name[:min(len(name), maxName)])), named: true}
 	if p.RoleHeader != "" {
@@ -217,7 +230,7 @@ func needed() *problem {
 func (s *secure) authorise(r *http.Request, token string) (Role, Refusal, *problem) {
 	got := sha256.Sum256([]byte(token))
 	role := s.roleOf(got)
-	if wait := s.guesses.wait(time.Now(), network(r), got, role != ""); wait > 0 {
+	if wait := s.guesses.wait(time.Now(), s.network(r), got, role != ""); wait > 0 {
 		p := refuse(http.StatusTooManyRequests, "Too many wrong tokens came from your address, so that no token of it counts for a moment. Try again later. Other addresses are not held up.")
 		p.retryAfter = int((wait + time.Second - 1) / time.Second)
 		return "", RefusedGuesses, p
@@ -257,7 +270,7 @@ func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
 		s.next.ServeHTTP(w, r)
 	case r.URL.Path == logoutPath && post:
 		s.sessions.end(r)
-		setCookie(w, r, "")
+		s.setCookie(w, r, "")
 		http.Redirect(w, r, LoginPath, http.StatusSeeOther)
 	case role != "" || strings.HasPrefix(r.URL.Path, staticPath) || r.Header.Get("Authorization") != "":
 		return false
@@ -290,7 +303,7 @@ func (s *secure) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.sessions.end(r) // it may belong to another person
-	setCookie(w, r, s.sessions.begin(role, sha256.Sum256([]byte(token)), time.Now()))
+	s.setCookie(w, r, s.sessions.begin(role, sha256.Sum256([]byte(token)), time.Now()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
@@ -307,12 +320,14 @@ func (s *secure) report(why Refusal, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.Log.Warn("the operator's listener refused a request", zap.String("event", "operator_refused"), zap.String("reason", string(why)),
-		zap.String("requester", network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", leftOut))
+		zap.String("requester", s.network(r)), zap.String("request_id", w.Header().Get("X-Request-Id")), zap.Int("left_out", leftOut))
 }
 
-// network returns the requester by its connection. It ignores the headers of proxies: the
-// operator's listener does not belong behind the proxy in front of the hub.
-func network(r *http.Request) string { return ingress.Network(ingress.Proxies(nil).Requester(r)) }
+// network returns the requester by its connection; behind a proxy of People, the client, so that
+// one client does not shut out the others. The proxy in front of the hub does not count here.
+func (s *secure) network(r *http.Request) string {
+	return ingress.Network(s.People.proxies().Requester(r))
+}
 
 // protect sets the headers of every answer. No cache stores one.
 func protect(h http.Header) {

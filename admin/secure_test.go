@@ -175,6 +175,8 @@ func TestPeopleBehindAProxy(t *testing.T) {
 		"reader":               {"192.0.2.7:1", []string{"X-Forwarded-User: bob", "X-Role: Reader"}, 200, 403, ""},
 		"no role":              {"192.0.2.7:1", []string{"X-Forwarded-User: eve"}, 403, 403, ""},
 		"another role":         {"192.0.2.7:1", []string{"X-Forwarded-User: eve", "X-Role: admin"}, 403, 403, ""},
+		"a name of the client": {"192.0.2.7:1", []string{"X-Forwarded-User: admin", "X-Forwarded-User: eve", "X-Role: operator"}, 403, 403, ""},
+		"a role of the client": {"192.0.2.7:1", []string{"X-Forwarded-User: eve", "X-Role: operator", "X-Role: reader"}, 403, 403, ""},
 		"nobody":               {"192.0.2.7:1", []string{"X-Role: operator"}, 401, 401, ""},
 		"not from the proxy":   {"192.0.2.99:1", []string{"X-Forwarded-User: eve", "X-Role: operator", "X-Forwarded-For: 192.0.2.7"}, 401, 401, ""},
 		"another site's page":  {"192.0.2.7:1", []string{"X-Forwarded-User: alice", "X-Role: operator", "Origin: https://evil.example"}, 200, 403, ""},

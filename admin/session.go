@@ -99,8 +99,8 @@ func (s *sessions) end(r *http.Request) {
 }
 
 // setCookie sends a browser the id of its session. An empty id deletes the cookie.
-func setCookie(w http.ResponseWriter, r *http.Request, id string) {
-	c := &http.Cookie{Name: sessionCookie, Value: id, Path: PagePath, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure wherever the listener speaks https
+func (s *secure) setCookie(w http.ResponseWriter, r *http.Request, id string) {
+	c := &http.Cookie{Name: sessionCookie, Value: id, Path: PagePath, HttpOnly: true, Secure: s.People.proxies().HTTPS(r), SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure wherever the browser speaks https
 	if id == "" {
 		c.MaxAge = -1
 	}

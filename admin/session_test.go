@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -173,6 +174,23 @@ func TestLoginIsSlowed(t *testing.T) {
 			t.Errorf("a token that is too long: %v", to)
 		}
 	})
+}
+
+// Browsers send the session over https only where they speak it: with the listener itself, or with
+// the proxy of People.
+func TestSessionIsSentOverHTTPS(t *testing.T) {
+	people := &People{Proxies: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")}, Header: "X-Forwarded-User"}
+	h := New(Options{Topics: &memory{}, Subscriptions: &memory{}, Token: held("the-token-of-the-operator"), People: people, Page: whoami})
+	for from, want := range map[string]bool{"203.0.113.7:1": true, "192.0.2.1:1": false} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, LoginPath, strings.NewReader("token=the-token-of-the-operator"))
+		r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Forwarded-Proto": {"https"}}
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if c := w.Result().Cookies(); len(c) != 1 || c[0].Secure != want {
+			t.Errorf("from %s: %v", from, c)
+		}
+	}
 }
 
 // However often a reader logs in, the operator stays logged in.
