@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -66,6 +67,7 @@ type refusals struct {
 	leftOut int // of all, since the last one that was kept
 	each    *simplelru.LRU[string, *refusedOnes]
 	waiting [][]byte // the oldest first
+	storing [][]byte // those that are being stored
 }
 
 // refusedOnes are the refusals of one requester and kind.
@@ -165,23 +167,22 @@ func (f *refusals) run(ctx context.Context) error {
 func (f *refusals) flush(ctx context.Context) error {
 	store := f.store()
 	f.mu.Lock()
-	texts := f.waiting
-	f.waiting = nil
+	if store != nil {
+		f.storing, f.waiting = f.waiting, nil
+	}
+	texts := f.storing
 	f.mu.Unlock()
 	if len(texts) == 0 {
 		return nil
 	}
-	var err error
-	if store != nil {
-		ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
-		defer cancel()
-		err = store.Note(ctx, texts...)
-	}
-	if store == nil || err != nil {
-		f.mu.Lock()
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	err := store.Note(ctx, texts...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.storing = nil; err != nil {
 		f.waiting = append(texts, f.waiting...)
 		f.waiting = f.waiting[:min(len(f.waiting), maxWaiting)]
-		f.mu.Unlock()
 	}
 	return err
 }
@@ -189,14 +190,17 @@ func (f *refusals) flush(ctx context.Context) error {
 // list returns the refusals of the last day by all hubs, the latest first.
 func (f *refusals) list(ctx context.Context) (all []admin.Refused, err error) {
 	f.mu.Lock()
-	texts, leftOut := slices.Clone(f.waiting), f.leftOut
+	texts, leftOut := slices.Concat(f.storing, f.waiting), f.leftOut
 	f.mu.Unlock()
 	slices.Reverse(texts)
 	if store := f.store(); store != nil {
-		var stored [][]byte
-		if stored, err = store.Notes(ctx); err != nil {
+		stored, err := store.Notes(ctx)
+		if err != nil {
 			return nil, err
 		}
+		texts = slices.DeleteFunc(texts, func(text []byte) bool { // they have been stored meanwhile
+			return slices.ContainsFunc(stored, func(s []byte) bool { return bytes.Equal(s, text) })
+		})
 		texts = append(texts, stored...)
 	}
 	for _, text := range texts {

@@ -97,6 +97,41 @@ func TestRefusalsOfAllHubs(t *testing.T) {
 	})
 }
 
+// slowNotebook is a notebook whose notes take a while.
+type slowNotebook struct {
+	journal.Notebook
+	meanwhile func()
+}
+
+func (n *slowNotebook) Note(ctx context.Context, texts ...[]byte) error {
+	n.meanwhile()
+	defer n.meanwhile()
+	return n.Notebook.Note(ctx, texts...)
+}
+
+// While a refusal is being stored, it is listed, and once only.
+func TestRefusalsAreListedWhileTheyAreStored(t *testing.T) {
+	store := &slowNotebook{Notebook: storetest.NewMemory()}
+	f := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.NewNop())
+	looks := 0
+	look := func() {
+		looks++
+		if list, err := f.list(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("look %d: %v %v", looks, list, err)
+		}
+	}
+	store.meanwhile = look
+	f.request(publishRefused("192.0.2.7", "https://example.org/t"))
+	look()
+	if err := f.flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	look()
+	if looks != 4 {
+		t.Errorf("%d looks", looks)
+	}
+}
+
 // One requester cannot push out the refusals of others, nor can many strangers those of
 // publishers that are known (invariant 12).
 func TestRefusalsOfStrangersAreBounded(t *testing.T) {
