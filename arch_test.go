@@ -64,7 +64,7 @@ var table = map[string]room{
 	"internal/base/browser":   {layer: "0"},
 	"internal/base/fairqueue": {layer: "0"},
 	"internal/base/clock":     {layer: "0"},
-	"internal/base/disk":      {layer: "0b", may: "internal/base/atomicfile"},
+	"internal/base/disk":      {layer: "0b", may: "internal/base/atomicfile internal/base/quantity"},
 	"store/seal":              {layer: "0"},
 	// Files that are replaced whole or not at all, and durable databases in one file.
 	"internal/base/atomicfile": {layer: "0"},

@@ -3,6 +3,8 @@ package disk
 import (
 	"fmt"
 	"syscall"
+
+	"github.com/rshub/rshub/internal/base/quantity"
 )
 
 // FullError says that a disk has too little free space. Sizes are in bytes.
@@ -12,7 +14,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("%s has %d MiB free, and %d MiB have to stay free; make room, or move the folder to a larger disk", e.Dir, e.Free>>20, e.Least>>20)
+	return fmt.Sprintf("%s has %s free, and %s have to stay free; make room, or move the folder to a larger disk", e.Dir, quantity.BytesText(e.Free), quantity.BytesText(e.Least))
 }
 
 // DefaultMinFree is the free space, in bytes, that stays on a disk by default.
