@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -314,6 +315,30 @@ func TestSubscriptionsArePagedAndFiltered(t *testing.T) {
 	} {
 		resp, body := send(t, http.MethodGet, list+query)
 		wantProblem(t, resp, body, 400, word)
+	}
+}
+
+// A callback is found by its host as it is written, and as logs have it.
+func TestFilterByHost(t *testing.T) {
+	for host, matches := range map[string]string{
+		"s.example": "yes yes yes no", "S.Example:443": "yes no no no", "s.example:80": "no no yes no", "s.example:8443": "no yes no no", "example": "no no no no",
+		"[2001:db8::1]": "no no no yes", "2001:db8::1": "no no no yes", "[2001:db8::1]:443": "no no no yes",
+	} {
+		f, err := parseFilter(url.Values{"host": {host}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, callback := range []string{"https://s.example/cb", "https://S.example:8443/cb", "http://s.example/cb", "https://[2001:db8::1]/cb"} {
+			is := "no"
+			if f.match(subscriptions.Record{Subscription: &subscriptions.Subscription{Topic: theTopic, Callback: callback}}, noon) {
+				is = "yes"
+			}
+			got = append(got, is)
+		}
+		if strings.Join(got, " ") != matches {
+			t.Errorf("%s matches %s, want %s", host, got, matches)
+		}
 	}
 }
 

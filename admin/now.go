@@ -23,6 +23,8 @@ type Now struct {
 	Failing   []Laggard `json:"failing"`
 	Slowest   []Laggard `json:"slowest"`
 	Events    []Event   `json:"events"`
+	// FailingHosts are the hosts of callbacks at which the most subscriptions fail, of all hubs together.
+	FailingHosts []FailingHost `json:"failing_hosts"`
 	// UpgradePending says that the hubs write the store for the version before this one,
 	// too (GET /api/v1/upgrade).
 	UpgradePending bool `json:"upgrade_pending,omitempty"`
@@ -106,6 +108,17 @@ type Laggard struct {
 	LastStatus    int       `json:"last_status,omitempty"`
 	LastError     string    `json:"last_error,omitempty"` // as in Subscription
 	Suspect       bool      `json:"suspect_host,omitempty"`
+}
+
+// FailingHost is a host of callbacks at which subscriptions fail.
+type FailingHost struct {
+	Host    string `json:"host"` // with its port
+	Failing int    `json:"failing"`
+	// FailingSince, LastStatus and LastError are those of the one that has failed the longest.
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	LastStatus   int       `json:"last_status,omitempty"`
+	LastError    string    `json:"last_error,omitempty"`
+	Suspect      bool      `json:"suspect_host,omitempty"`
 }
 
 // Event is something that happened to a hub, as its log tells it.

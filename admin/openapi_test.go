@@ -68,6 +68,7 @@ var answers = map[string]struct{ takes, gives any }{
 // parameters are those of queries and paths.
 var parameters = map[string]jsonschema.Schema{
 	"after":   {Type: "string", Description: "the next of the page before: the list continues after it"},
+	"at":      {Type: "string", Format: "date-time", Description: "the one whose interval this instant is in; goes without since and order=newest"},
 	"count":   {Type: "boolean", Description: "false: the subscriptions that got it are not counted"},
 	"force":   {Type: "boolean", Description: "true: active subscriptions are ended"},
 	"host":    {Type: "string", Description: "host of the callback, with its port if it has one"},
@@ -75,7 +76,7 @@ var parameters = map[string]jsonschema.Schema{
 	"kind":    {Type: "string", Description: "kind of refusal"},
 	"limit":   {Type: "integer", Minimum: jsonschema.Ptr(1.0), Description: "most items of a page"},
 	"outcome": {Type: "string", Enum: []any{"delivered", "pending", "skipped"}},
-	"order":   {Type: "string", Enum: []any{"oldest", "newest"}, Description: "which come first; oldest if it is missing; newest goes without since"},
+	"order":   {Type: "string", Enum: []any{"oldest", "newest"}, Description: "which come first; oldest if it is missing; newest goes without since and at"},
 	"since":   {Type: "string", Format: "date-time", Description: "what ends after this instant"},
 	"state":   {Type: "string", Description: "state of the subscription"},
 	"topic":   {Type: "string", Description: "URL of the topic"},
@@ -325,7 +326,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	o := whole(t)
 	o.Topics, o.Subscriptions, o.Pings, o.People, o.Token = m, m, m, nil, nil
 	o.Fleet = func(context.Context) Now {
-		return Now{Hubs: []HubNow{{Journal: &JournalNow{}, Space: &Space{}}}, FirstLoss: &Loss{}, Failing: []Laggard{{}}, Slowest: []Laggard{{}}, Events: []Event{{}}}
+		return Now{Hubs: []HubNow{{Journal: &JournalNow{}, Space: &Space{}}}, FirstLoss: &Loss{}, Failing: []Laggard{{}}, Slowest: []Laggard{{}}, Events: []Event{{}}, FailingHosts: []FailingHost{{}}}
 	}
 	o.Refusals = func(context.Context) ([]Refused, error) { return []Refused{{At: noon}}, nil }
 	o.Publishers = func(context.Context) Publishers { return Publishers{Items: []Publisher{{Name: "library"}}} }

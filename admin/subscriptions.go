@@ -103,7 +103,7 @@ var states = []subscriptions.State{
 }
 
 // parseFilter reads ?topic= (a URL or an id), ?state= and ?host= (a callback's host,
-// with or without its port).
+// with or without its port, also where the callback leaves that out).
 func parseFilter(q url.Values) (filter, error) {
 	f := filter{topic: q.Get("topic"), state: subscriptions.State(q.Get("state")), host: strings.ToLower(q.Get("host"))}
 	if f.state != "" && !slices.Contains(states, f.state) {
@@ -130,7 +130,8 @@ func (f filter) match(rec subscriptions.Record, now time.Time) bool {
 		return true
 	}
 	u, err := url.Parse(callback)
-	return err == nil && (f.host == strings.ToLower(u.Host) || strings.Trim(f.host, "[]") == strings.ToLower(u.Hostname()))
+	return err == nil && (f.host == strings.ToLower(u.Host) || strings.Trim(f.host, "[]") == strings.ToLower(u.Hostname()) ||
+		u.Port() == "" && f.host == rec.CallbackHost())
 }
 
 func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(rec.Pair()) }

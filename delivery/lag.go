@@ -1,7 +1,10 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +59,8 @@ type LagReport struct {
 	// Failed are the subscriptions that have failed the longest, and Slowest those that are
 	// the furthest behind in time; the worst first. An empty Topic ends each list.
 	Failed, Slowest [Worst]Laggard
+	// Hosts are those at which the most subscriptions fail. An empty Name ends the list.
+	Hosts [Worst]FailingHost
 }
 
 // Worst is how many subscriptions each list of a LagReport names.
@@ -79,6 +84,16 @@ type Laggard struct {
 	Suspect bool
 }
 
+// FailingHost is a host at which subscriptions fail.
+type FailingHost struct {
+	Name    string // host:port
+	Failing int    // how many
+	// Since, Status and Suspect are those of the one that has failed the longest.
+	Since   time.Time
+	Status  int
+	Suspect bool
+}
+
 // lagReporter makes a LagReport again and again.
 type lagReporter struct {
 	sched  *sharedScheduler
@@ -98,7 +113,7 @@ func (r *lagReporter) run(ctx context.Context) {
 
 // measure walks over all lanes, in chunks.
 func (r *lagReporter) measure(ctx context.Context) {
-	c := &LagReport{}
+	c := &lagWalk{failing: map[*host]*FailingHost{}}
 	look := lookAgain
 	for _, t := range r.sched.allTopics() { // in no order
 		now := r.sched.s.read().earliest
@@ -113,11 +128,41 @@ func (r *lagReporter) measure(ctx context.Context) {
 		}
 	}
 	c.At = r.now()
-	r.latest.Store(c)
+	c.rank()
+	r.latest.Store(&c.LagReport)
+}
+
+// lagWalk makes one LagReport.
+type lagWalk struct {
+	LagReport
+	failing map[*host]*FailingHost // of the hosts that there are
+}
+
+// rank lists the hosts at which the most subscriptions fail.
+func (r *lagWalk) rank() {
+	most := slices.SortedFunc(maps.Values(r.failing), func(a, b *FailingHost) int {
+		return cmp.Or(cmp.Compare(b.Failing, a.Failing), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+	})
+	for i, h := range most[:min(len(most), Worst)] {
+		r.Hosts[i] = *h
+	}
+}
+
+// fails counts a lane at its host.
+func (r *lagWalk) fails(l *lane) {
+	h := r.failing[l.host]
+	if h == nil {
+		h = &FailingHost{Name: l.host.name, Suspect: l.host.suspect}
+		r.failing[l.host] = h
+	}
+	if since := instant(l.cursor.first); h.Failing == 0 || since.Before(h.Since) {
+		h.Since, h.Status = since, int(l.cursor.status)
+	}
+	h.Failing++
 }
 
 // count adds one lane.
-func (r *LagReport) count(l *lane, now int64) {
+func (r *lagWalk) count(l *lane, now int64) {
 	switch {
 	case l.expires <= now:
 		r.Expired++
@@ -127,6 +172,7 @@ func (r *LagReport) count(l *lane, now int64) {
 		return
 	case l.retrying():
 		r.Failing++
+		r.fails(l)
 		if l.cursor.first > 0 {
 			r.Longest = max(r.Longest, time.Duration(now-l.cursor.first))
 			keepWorst(&r.Failed, l, now, func(x *Laggard) bool { return l.cursor.first < nanos(x.Since) })

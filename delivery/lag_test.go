@@ -306,6 +306,12 @@ func TestWorstAreNamed(t *testing.T) {
 				t.Errorf("%d: %+v, %+v", i, f, s)
 			}
 		}
+		// Each callback is at a host of its own: the one that failed first is ahead of the others.
+		for i, h := range c.Hosts {
+			if h.Failing != 1 || (h.Name == "h99.example:80") != (i == 0) || i == 0 && (!h.Since.Equal(worst.Since) || h.Status != journal.StatusTimeout || !h.Suspect) {
+				t.Errorf("host %d: %+v", i, h)
+			}
+		}
 		b.set(cb(99), nil)
 		pass(time.Hour)
 		if c := b.d.LagReport(); c.Failed[0].Topic == topicB || c.Slowest[0].Topic == topicB {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -83,4 +84,10 @@ func (r Record) Pair() (topic, callback string) {
 		return r.Request.Topic, r.Request.Callback
 	}
 	return "", ""
+}
+
+// CallbackHost is the host:port of the callback, as in logs.
+func (r Record) CallbackHost() string {
+	_, callback := r.Pair()
+	return egress.HostPortOf(callback)
 }

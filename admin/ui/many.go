@@ -95,7 +95,7 @@ func (u *ui) askMany(r *http.Request) (view, error) {
 		more.Set("counted", strconv.Itoa(a.Matched))
 		a.More = encode(more)
 	}
-	return view{Page: "many", Title: a.Label, Data: a}, nil
+	return view{Page: "many", Title: a.Label, Data: a, On: a.More}, nil
 }
 
 // countMany counts all subscriptions that a filter selects.
@@ -115,6 +115,13 @@ func (u *ui) countMany(r *http.Request, filter url.Values) (n int, err error) {
 // goOn is the confirmation of a form that continues what was confirmed.
 const goOn = "go on"
 
+// stillSo reports whether a number that was typed is still about how many there are. Of many, some
+// begin or cease to fail while somebody types, so a tenth more or less is the same.
+func stillSo(typed string, now int) bool {
+	n, err := strconv.Atoi(strings.NewReplacer(",", "", " ", "").Replace(typed))
+	return err == nil && n > 0 && max(n-now, now-n) <= n/10
+}
+
 // doMany does what was confirmed.
 func (u *ui) doMany(w http.ResponseWriter, r *http.Request) {
 	u.show(func(r *http.Request) (view, error) {
@@ -128,8 +135,8 @@ func (u *ui) doMany(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return view{}, err
 			}
-			if typed != strconv.Itoa(now) {
-				return view{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. There are " + count(now, "subscription", "subscriptions") + " now; type their number to confirm it."}
+			if !stillSo(typed, now) {
+				return view{}, &refused{Status: http.StatusBadRequest, Detail: "Nothing was done. There are " + count(now, "subscription", "subscriptions") + " now; go back, and type their number to confirm it."}
 			}
 		}
 		req := admin.ManyRequest{Action: a.Do}

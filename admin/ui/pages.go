@@ -44,11 +44,12 @@ func (u *ui) fleet(r *http.Request) (fleet, error) {
 func (u *ui) now(r *http.Request) (view, error) {
 	f, err := u.fleet(r)
 	f.Failing, f.Slowest = f.Failing[:min(len(f.Failing), fewWorst)], f.Slowest[:min(len(f.Slowest), fewWorst)]
+	f.FailingHosts = f.FailingHosts[:min(len(f.FailingHosts), fewWorst)]
 	return view{Page: "now", Title: "Now", Data: f, Live: true}, err
 }
 
-// fewWorst is how many subscriptions of each list the page Now has. That of subscriptions has
-// all that the hubs name.
+// fewWorst is how many rows of each list the page Now has. That of subscriptions has all that the
+// hubs name.
 const fewWorst = 10
 
 // listWithin is how long a page looks for the rows of a list. After that it shows what it has,
@@ -61,6 +62,14 @@ type list[T any] struct {
 	Query url.Values // the filters
 	Fleet fleet
 	More  template.URL // the query of the next page; empty: there is none
+}
+
+// on is view.On of the list: where nothing was found yet, the browser looks on.
+func (l *list[T]) on() template.URL {
+	if len(l.Items) > 0 {
+		return ""
+	}
+	return l.More
 }
 
 // encode is a query as a link has it after its question mark. As a string, a template would
@@ -98,7 +107,7 @@ func (u *ui) subscriptions(r *http.Request) (view, error) {
 	if err == nil && len(l.Query) == 0 {
 		l.Fleet, err = u.fleet(r)
 	}
-	return view{Page: "subscriptions", Title: "Subscriptions", Data: l}, err
+	return view{Page: "subscriptions", Title: "Subscriptions", Data: l, On: l.on()}, err
 }
 
 // oneSubscription is a subscription with its history.
@@ -136,7 +145,7 @@ func (u *ui) history(r *http.Request, id string) (s oneSubscription, err error) 
 
 func (u *ui) topics(r *http.Request) (view, error) {
 	l, err := lists[admin.Topic](u, r, apiPath+"topics")
-	return view{Page: "topics", Title: "Topics", Data: l}, err
+	return view{Page: "topics", Title: "Topics", Data: l, On: l.on()}, err
 }
 
 // oneTopic is a topic with its latest notifications and what they look like in time.
@@ -314,8 +323,8 @@ func (u *ui) login(r *http.Request) (view, error) {
 var anyID = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
 // find redirects to what the field at the top names: the id of a notification (a Webhook-Id), of a
-// subscription or of a topic, the URL of a topic, the host of a callback, or a line of the
-// log with one of these.
+// subscription or of a topic, the URL of a topic, that and an instant, the host of a callback, or
+// a line of the log with one of these.
 func (u *ui) find(r *http.Request) (view, error) {
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
 	for _, raw := range anyID.FindAllString(q, 10) {
@@ -333,6 +342,9 @@ func (u *ui) find(r *http.Request) (view, error) {
 			}
 		}
 	}
+	if topic, at, ok := topicAndInstant(q); ok {
+		return u.findAt(r, topic, at)
+	}
 	if topic, err := url.Parse(q); err == nil && topic.IsAbs() && topic.Host != "" {
 		id := journal.TopicID(q).String()
 		if u.get(r, apiPath+"topics/"+id, nil, nil) == nil {
@@ -343,5 +355,27 @@ func (u *ui) find(r *http.Request) (view, error) {
 	if q != "" && !strings.ContainsAny(q, " \t{") {
 		return view{To: admin.PagePath + "subscriptions?" + url.Values{"host": {q}}.Encode()}, nil
 	}
-	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found. Look for the id of a notification, a subscription or a topic, for the URL of a topic, for the host of a callback, or paste a line of the log."}
+	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found. Look for the id of a notification, a subscription or a topic, for the URL of a topic, alone or with a time as in 2026-11-23T14:00:00Z after it, for the host of a callback, or paste a line of the log."}
+}
+
+// topicAndInstant reads the URL of a topic with an instant after it, as sinceOf reads it.
+func topicAndInstant(q string) (topic string, at time.Time, ok bool) {
+	topic, rest, ok := strings.Cut(q, " ")
+	if u, err := url.Parse(topic); !ok || err != nil || !u.IsAbs() {
+		return "", at, false
+	}
+	at, err := sinceOf(rest)
+	return topic, at, err == nil
+}
+
+// findAt redirects to the notification of a topic whose interval an instant is in.
+func (u *ui) findAt(r *http.Request, topic string, at time.Time) (view, error) {
+	var found admin.Page[admin.Notification]
+	if err := u.get(r, apiPath+"topics/"+topicID(topic)+"/notifications", url.Values{"at": {at.Format(time.RFC3339Nano)}}, &found); err != nil {
+		return view{}, err
+	}
+	if len(found.Items) == 0 {
+		return view{}, &refused{Status: http.StatusNotFound, Detail: "No notification of this topic whose interval has " + plain(at) + " in it is kept. The page of the topic shows its intervals and its gaps."}
+	}
+	return view{To: admin.PagePath + "notifications/" + found.Items[0].ID}, nil
 }

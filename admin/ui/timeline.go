@@ -48,11 +48,6 @@ func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Lag
 			t.reach(g.From, g.Until)
 		}
 	}
-	for _, n := range list {
-		if !n.From.IsZero() {
-			t.draw(n.From, n.Until, "accepted", "accepted "+plain(n.ReceivedAt))
-		}
-	}
 	for _, g := range gaps {
 		class := "gap"
 		if g.Reason == journal.GapRolledBack {
@@ -60,6 +55,11 @@ func newTimeline(list []admin.Notification, gaps []admin.Gap, slowest *admin.Lag
 		}
 		if g.Until.After(t.Begin) && !g.From.IsZero() {
 			t.draw(g.From, g.Until, class, "gap: "+reason(g.Reason))
+		}
+	}
+	for _, n := range list { // over what the store lost, if they are it, published again
+		if !n.From.IsZero() {
+			t.draw(n.From, n.Until, "accepted", "accepted "+plain(n.ReceivedAt))
 		}
 	}
 	if slowest != nil && 0 < slowest.Lag.Notifications && slowest.Lag.Notifications <= head {

@@ -71,6 +71,9 @@ type view struct {
 	Live bool
 	// To is where the browser is sent instead, if that is not empty.
 	To string
+	// On is the query with which the browser asks at once for what the page has not found yet;
+	// empty: it has all.
+	On template.URL
 }
 
 // frame is what the layout of every page shows around a view.
@@ -109,6 +112,9 @@ func (u *ui) show(of func(*http.Request) (view, error)) http.HandlerFunc {
 		var out bytes.Buffer
 		if err := u.pages[v.Page].ExecuteTemplate(&out, u.layout, f); err != nil {
 			panic(err) // a template that does not fit its data
+		}
+		if v.On != "" {
+			w.Header().Set("Refresh", "0; url=?"+string(v.On)) // browsers do that without a script
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(status)

@@ -38,7 +38,7 @@ func ago(t time.Time) string {
 }
 
 func in(t time.Time) string {
-	if d := time.Until(t); d > 0 {
+	if d := time.Until(t); d >= time.Second {
 		return "in " + quantity.SpanText(d)
 	}
 	return "now"

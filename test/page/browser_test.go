@@ -166,14 +166,14 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.must(chromedp.Do(ctx, steps...))
 }
 
-// visit goes to a page and waits until it is there, and until its script looks on no more. A
+// visit goes to a page and waits until it is there, and until the browser looks on no more. A
 // page with an error is a page.
 func (b *tab) visit(url string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
-	for deadline := time.Now().Add(patience); b.script; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(b.ctx, patience)
-		looks, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState !== "complete" || !!document.querySelector("a[data-on]")`))
+		looks, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState !== "complete" || !!document.querySelector("a.on")`))
 		cancel()
 		if err == nil && !looks { // an error: the page is just leaving
 			return

@@ -104,7 +104,7 @@ func failing(t *testing.T) *hub {
 
 func TestFailing(t *testing.T) {
 	allPages(t, failing(t), "failing", map[string][]string{
-		"now":                 {"6 subscriptions fail", "First loss in", "127.0.0.3", "127.0.0.4", "127.0.0.5"},
+		"now":                 {"6 subscriptions fail", "First loss in", "Hosts that fail", "127.0.0.3", "127.0.0.4", "127.0.0.5"},
 		"subscriptions":       {"Failing the longest", "suspect host"},
 		"subscriptions/ID":    {"next try in", "Attempts"},
 		"subscriptions?state": {"Found"},

@@ -1,5 +1,5 @@
-// Refreshes the figures of a page that says how often, looks on where a search has found
-// nothing yet, and sorts tables by a click on a heading. The page works without it.
+// Refreshes the figures of a page that says how often, and sorts tables by a click on a heading.
+// The page works without it.
 "use strict";
 
 const every = Number(document.body.dataset.live || 0) * 1000;
@@ -19,10 +19,6 @@ async function refresh() {
     document.body.classList.add("stale"); // the hub does not answer
   }
 }
-
-// Nothing was found yet: look on, as a click on the link would.
-const on = document.querySelector("a[data-on]");
-if (on) location.replace(on.href);
 
 if (every > 0) setInterval(refresh, every);
 

@@ -43,6 +43,8 @@ type summary struct {
 	Worst     []admin.Laggard `json:"worst"` // those that have failed the longest
 	Slowest   []admin.Laggard `json:"slowest"`
 	Events    []admin.Event   `json:"events"`
+	// FailingHosts are those at which the most subscriptions of this hub fail.
+	FailingHosts []admin.FailingHost `json:"failing_hosts"`
 	// Uses are what the publishers did, by their names; empty: without a credential.
 	Uses map[string]admin.Use `json:"uses,omitempty"`
 	// UsesLeftOut is how many publishers Uses had no room for.
@@ -152,6 +154,7 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 		s.DeliveriesPerSecond, s.FailuresPerSecond = r.deliveredRate, r.failureRate
 	}
 	s.Worst, s.Slowest = laggards(lags.Failed[:]), laggards(lags.Slowest[:])
+	s.FailingHosts = failingHosts(lags.Hosts[:])
 	s.FirstLoss = f.firstLoss(s.Worst)
 	return s
 }
@@ -204,6 +207,41 @@ func laggards(list []delivery.Laggard) []admin.Laggard {
 		})
 	}
 	return out
+}
+
+// failingHosts are those of a list that ends with an empty one. No name that DNS knows is cut.
+func failingHosts(list []delivery.FailingHost) []admin.FailingHost {
+	out := []admin.FailingHost{}
+	for _, h := range list {
+		if h.Name == "" {
+			break
+		}
+		status, failure := admin.Outcome(h.Status)
+		out = append(out, admin.FailingHost{Host: admin.Cut(h.Name, admin.MaxShown), Failing: h.Failing, FailingSince: h.Since.UTC(), LastStatus: status, LastError: failure, Suspect: h.Suspect})
+	}
+	return out
+}
+
+// joined adds up what hubs say of the same hosts, and puts those first at which the most
+// subscriptions fail.
+func joined(list []admin.FailingHost) []admin.FailingHost {
+	all := []admin.FailingHost{}
+	for _, h := range list {
+		i := slices.IndexFunc(all, func(other admin.FailingHost) bool { return other.Host == h.Host })
+		if i < 0 {
+			all = append(all, h)
+			continue
+		}
+		failing, suspect := all[i].Failing+h.Failing, all[i].Suspect || h.Suspect
+		if h.FailingSince.Before(all[i].FailingSince) {
+			all[i] = h
+		}
+		all[i].Failing, all[i].Suspect = failing, suspect
+	}
+	slices.SortStableFunc(all, func(a, b admin.FailingHost) int {
+		return cmp.Or(cmp.Compare(b.Failing, a.Failing), a.FailingSince.Compare(b.FailingSince))
+	})
+	return all
 }
 
 // share stores the summary of this hub where the other hubs read it.
@@ -267,6 +305,7 @@ func (s *summary) cutLongest() error {
 	}{
 		{s.Worst, func() { s.Worst = s.Worst[:len(s.Worst)/2] }},
 		{s.Slowest, func() { s.Slowest = s.Slowest[:len(s.Slowest)/2] }},
+		{s.FailingHosts, func() { s.FailingHosts = s.FailingHosts[:len(s.FailingHosts)/2] }},
 		{s.Events, func() { s.Events = s.Events[(len(s.Events)+1)/2:] }},
 		{s.NotReady, func() { s.NotReady = s.NotReady[:len(s.NotReady)/2] }},
 		{s.Uses, s.cutUses},
@@ -309,7 +348,7 @@ func encode(v any) ([]byte, error) {
 
 // now answers GET /api/v1/now.
 func (f *fleet) now(ctx context.Context) admin.Now {
-	n := admin.Now{AsOf: time.Now().UTC(), Hubs: []admin.HubNow{}, Failing: []admin.Laggard{}, Slowest: []admin.Laggard{}, Events: []admin.Event{}}
+	n := admin.Now{AsOf: time.Now().UTC(), Hubs: []admin.HubNow{}, Failing: []admin.Laggard{}, Slowest: []admin.Laggard{}, Events: []admin.Event{}, FailingHosts: []admin.FailingHost{}}
 	n.UpgradePending = f.app.backend.upgradePending()
 	all, err := f.others(ctx)
 	if err != nil {
@@ -318,6 +357,7 @@ func (f *fleet) now(ctx context.Context) admin.Now {
 	for _, s := range append(all, *f.sumUp(ctx)) {
 		n.Hubs = append(n.Hubs, s.HubNow)
 		n.Failing, n.Slowest, n.Events = append(n.Failing, s.Worst...), append(n.Slowest, s.Slowest...), append(n.Events, s.Events...)
+		n.FailingHosts = append(n.FailingHosts, s.FailingHosts...)
 		if s.FirstLoss != nil && (n.FirstLoss == nil || s.FirstLoss.At.Before(n.FirstLoss.At)) {
 			n.FirstLoss = s.FirstLoss
 		}
@@ -327,6 +367,7 @@ func (f *fleet) now(ctx context.Context) admin.Now {
 	slices.SortFunc(n.Slowest, func(a, b admin.Laggard) int { return cmp.Compare(b.Lag.Seconds, a.Lag.Seconds) })
 	slices.SortStableFunc(n.Events, func(a, b admin.Event) int { return b.At.Compare(a.At) })
 	n.Failing, n.Slowest, n.Events = first(n.Failing, worstOfAll), first(n.Slowest, worstOfAll), first(n.Events, eventsOfAll)
+	n.FailingHosts = first(joined(n.FailingHosts), worstOfAll)
 	return n
 }
 

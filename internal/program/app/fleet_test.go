@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,12 @@ func TestSummariesFit(t *testing.T) {
 		}
 		return out
 	}
+	hosts := func(n int, name string) (out []admin.FailingHost) {
+		for i := range n {
+			out = append(out, admin.FailingHost{Host: name, Failing: i + 1, LastError: "timeout"})
+		}
+		return out
+	}
 	uses := func(n int) map[string]admin.Use {
 		out := map[string]admin.Use{}
 		for i := range n {
@@ -35,8 +42,8 @@ func TestSummariesFit(t *testing.T) {
 	}
 	for name, s := range map[string]summary{
 		"empty":      {},
-		"plain":      {Worst: laggards(20, "https://example.org/"), Slowest: laggards(20, "https://example.org/"), Events: events(50, "it began"), Uses: uses(5)},
-		"long URLs":  {Worst: laggards(20, hostile), Slowest: laggards(20, hostile), Events: events(50, hostile), Uses: uses(5)},
+		"plain":      {Worst: laggards(20, "https://example.org/"), Slowest: laggards(20, "https://example.org/"), FailingHosts: hosts(10, "s.example:443"), Events: events(50, "it began"), Uses: uses(5)},
+		"long URLs":  {FailingHosts: hosts(10, admin.Cut(hostile, admin.MaxShown)), Worst: laggards(20, hostile), Slowest: laggards(20, hostile), Events: events(50, hostile), Uses: uses(5)},
 		"long first": {FirstLoss: &admin.Loss{Topic: hostile, Callback: hostile}, Worst: laggards(1, "https://example.org/")},
 		"not ready":  {HubNow: admin.HubNow{NotReady: []string{hostile, hostile}}, Events: events(2, "it began")},
 		"publishers": {Worst: laggards(20, "https://example.org/"), Slowest: laggards(1, "https://example.org/"), Events: events(50, "it began"), Uses: uses(5000)},
@@ -53,7 +60,7 @@ func TestSummariesFit(t *testing.T) {
 		}
 		for what, n := range map[string][2]int{
 			"worst": {len(s.Worst), len(got.Worst)}, "slowest": {len(s.Slowest), len(got.Slowest)}, "events": {len(s.Events), len(got.Events)},
-			"uses": {len(s.Uses), len(got.Uses)}, "not ready": {len(s.NotReady), len(got.NotReady)},
+			"hosts": {len(s.FailingHosts), len(got.FailingHosts)}, "uses": {len(s.Uses), len(got.Uses)}, "not ready": {len(s.NotReady), len(got.NotReady)},
 		} {
 			if least := min(1, n[0]); n[1] < least || (name == "plain" || name == "long first" || name == "not ready") && n[1] != n[0] {
 				t.Errorf("%s: %d of %d %s are left", name, n[1], n[0], what)
@@ -100,5 +107,25 @@ func TestHourly(t *testing.T) {
 		if len(h) > 62 {
 			t.Fatalf("%d samples are kept", len(h))
 		}
+	}
+}
+
+// What several hubs say of a host is one row, with the cause of who has failed there the longest.
+func TestFailingHostsOfAllHubs(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
+	got := joined([]admin.FailingHost{
+		{Host: "a:443", Failing: 2, FailingSince: at(5), LastStatus: 500},
+		{Host: "b:443", Failing: 4, FailingSince: at(9), LastError: "timeout"},
+		{Host: "a:443", Failing: 3, FailingSince: at(3), LastStatus: 404, Suspect: true},
+		{Host: "a:443", Failing: 1, FailingSince: at(4), LastStatus: 503},
+		{Host: "c:443", Failing: 4, FailingSince: at(8), LastStatus: 410},
+	})
+	want := []admin.FailingHost{
+		{Host: "a:443", Failing: 6, FailingSince: at(3), LastStatus: 404, Suspect: true},
+		{Host: "c:443", Failing: 4, FailingSince: at(8), LastStatus: 410},
+		{Host: "b:443", Failing: 4, FailingSince: at(9), LastError: "timeout"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
 	}
 }

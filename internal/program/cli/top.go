@@ -27,8 +27,10 @@ const (
 	topEvery = 2 * time.Second
 	// sparks is how many values a sparkline has.
 	sparks = 40
-	// topRows is how many lines of each list there are without a terminal.
-	topRows = 10
+	// topRows is how many lines of each list there are without a terminal, and topHosts how many
+	// hosts there are at most.
+	topRows  = 10
+	topHosts = 5
 )
 
 // Top is `rshub top`.
@@ -165,6 +167,11 @@ func (s *screenful) text() string {
 	if s.width > 0 {
 		left = s.rows - strings.Count(b.String(), "\n") - 6
 	}
+	if hosts := s.failingHosts(topHosts); len(hosts) > 0 {
+		line("")
+		s.table(&b, []column{{"HOST", whole}, {"WHAT IS WRONG", whole}, {"SINCE", whole}, {"FAIL", whole}}, hosts)
+		left -= len(hosts) + 2
+	}
 	some := max(left*2/3, 1)
 	if worst := slices.Concat(n.Failing, n.Slowest); len(worst) > 0 {
 		line("")
@@ -214,6 +221,16 @@ func (s *screenful) hubs() (rows [][]string) {
 			free = quantity.BytesText(h.Space.Free)
 		}
 		rows = append(rows, []string{h.ID, state, fmt.Sprint(h.Shards), quantity.RateText(h.DeliveriesPerSecond), fmt.Sprint(h.Active), fmt.Sprint(h.Failing), retained, free})
+	}
+	return rows
+}
+
+// failingHosts are the hosts at which the most subscriptions fail, where these are several.
+func (s *screenful) failingHosts(most int) (rows [][]string) {
+	for _, h := range s.now.FailingHosts {
+		if len(rows) < most && h.Failing > 1 {
+			rows = append(rows, []string{h.Host, cmp.Or(admin.Cause(h.LastStatus, h.LastError), "-"), quantity.SpanText(s.now.AsOf.Sub(h.FailingSince)), fmt.Sprint(h.Failing)})
+		}
 	}
 	return rows
 }

@@ -31,6 +31,7 @@ func busyNow() admin.Now {
 		},
 		FirstLoss: &admin.Loss{At: noon.Add(31 * time.Hour), Reason: "gave_up", Callback: evil},
 		Failing:   []admin.Laggard{l("a", evil, 503), l("b", long, 0)}, Slowest: []admin.Laggard{l("a", evil, 503)},
+		FailingHosts: []admin.FailingHost{{Host: "evil\x1b.example:443", Failing: 30, FailingSince: noon.Add(-3 * time.Hour), LastStatus: 503}, {Host: "other.example:443", Failing: 1}},
 		Events: []admin.Event{
 			{At: noon.Add(-time.Minute), Node: "two", Name: "stopping", Level: "info", Text: "asked to end"},
 			{At: noon.Add(-time.Hour), Node: "one", Name: "operator_action", Level: "warn", Text: "the operator asked for a change; topic https://example.org/t"},
@@ -57,7 +58,7 @@ func TestTop(t *testing.T) {
 	vars, _ := serveNow(t)
 	command(t, vars, "", "top").want(t, ExitOK, "2 hubs, as of 12:00:00 UTC", "! Hub two is about to end", "! Hub two is not ready: store: it does not answer. Until it answers, publishers and subscribers get 503, and deliveries may wait.", "! Hub two lives, and does not say how it is.",
 		"! Hub one has 3.0 MiB of free space left; under 1.0 MiB it stores nothing new.", "! Hub one retains 95 B of the 100 B that its topics may", "! 2 subscriptions fail, of 12; the hub tries again.",
-		"First loss in 1d7h (gave_up): https://evil.example/\\u001b[2J\\u202e", "deliveries/s 22 ", "largest lag 2h", "answers 503 Service Unavailable", "is behind", "WARN operator_action")
+		"First loss in 1d7h (gave_up): https://evil.example/\\u001b[2J\\u202e", "deliveries/s 22 ", "largest lag 2h", "evil\\u001b.example:443  answers 503 Service Unavailable  3h     30", "answers 503 Service Unavailable", "is behind", "WARN operator_action")
 	vars, _ = serveNow(t)
 	command(t, vars, "", "top", "--json").want(t, ExitOK, `"first_loss":{`)
 	for _, width := range []int{20, 40, 80, 200} {
