@@ -186,6 +186,7 @@ type oneNotification struct {
 	admin.NotificationStatus
 	TopicID              string
 	Waiting, Passed, Got *admin.Page[admin.Receiver] // nil: none
+	Nameless             bool                        // there was no time to name them all
 	Document             string                      // as a person reads it
 	Cut                  bool                        // it is only the beginning
 	TooLong              bool                        // it was not read
@@ -214,8 +215,11 @@ func (u *ui) notification(r *http.Request) (view, error) {
 		ctx, cancel = context.WithTimeout(ctx, countWithin)
 	}
 	defer cancel()
-	if err := u.receivers(r.WithContext(ctx), at, &n); err != nil && ctx.Err() == nil {
-		return view{}, err
+	if err := u.receivers(r.WithContext(ctx), at, &n); err != nil {
+		if ctx.Err() == nil {
+			return view{}, err
+		}
+		n.Nameless = true
 	}
 	if n.TooLong = n.Bytes > maxRead; !n.TooLong {
 		document, err := u.raw(r, at+"/document")

@@ -95,11 +95,14 @@ func TestTimeline(t *testing.T) {
 // Where counting takes long, the page of a notification shows everything else, and counts
 // when it is asked to.
 func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
-	slow := true
+	slow, nameless := true, false
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/document"):
 			_, _ = io.WriteString(w, "<a/>")
+		case strings.HasSuffix(r.URL.Path, "/subscriptions") && nameless:
+			<-r.Context().Done()
+			w.WriteHeader(http.StatusServiceUnavailable)
 		case strings.HasSuffix(r.URL.Path, "/subscriptions"):
 			_, _ = io.WriteString(w, `{"items":[{"id":"i","callback":"https://waits.example/"}]}`)
 		case r.URL.Query().Get("count") == "false":
@@ -126,6 +129,10 @@ func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
 		if got := page(path); strings.Contains(got, "is not counted yet") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "waits.example") {
 			t.Errorf("%s: %s", path, got)
 		}
+	}
+	nameless = true
+	if got := page("/ui/notifications/n"); !strings.Contains(got, "Show which") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "&lt;a/&gt;") {
+		t.Errorf("there was no time for names: %s", got)
 	}
 }
 
