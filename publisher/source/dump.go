@@ -57,7 +57,7 @@ func (s *packager) writePackages(ctx context.Context, e *edition, name, capabili
 		return nil
 	}
 	for x, err := range items {
-		if err == nil && len(gathered) > 0 && (size+x.resource.Length > s.composer.schedule.PackageBytes || len(gathered) == packageEntries) {
+		if err == nil && len(gathered) > 0 && (size+max(x.resource.Length, 0) > s.composer.schedule.PackageBytes || len(gathered) == packageEntries) {
 			until := span.Until
 			if x.change != nil {
 				until = x.change.At // no two changes have the same instant
@@ -67,7 +67,7 @@ func (s *packager) writePackages(ctx context.Context, e *edition, name, capabili
 		if err != nil {
 			return d, err
 		}
-		gathered, size = append(gathered, x), size+x.resource.Length
+		gathered, size = append(gathered, x), size+max(x.resource.Length, 0)
 	}
 	if len(gathered) > 0 || len(d.packages) == 0 {
 		err = flush(span.Until)
@@ -169,7 +169,7 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number 
 	case entry.Change.Removes():
 		return true, w.Write(entry)
 	}
-	f, same, err := s.openIndexed(&x.resource)
+	f, same, err := s.origin.Bytes(ctx, &x.resource)
 	if f != nil {
 		defer f.Close() //nolint:errcheck // it was only read
 	}
@@ -178,12 +178,14 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number 
 	}
 	switch {
 	case err != nil:
-		s.composer.odd.note(s.composer.log, x.resource.Path, fmt.Sprintf("it cannot be read: %v", err))
+		s.composer.odd.note(s.composer.log, x.resource.Key(), fmt.Sprintf("it cannot be read: %v", err))
 		return true, nil // another change would not make it readable
 	case !same:
 		return false, nil
 	}
-	entry.Path = "/" + dataPath + x.resource.Path
+	if entry.Path = "/" + dataPath + x.resource.Path; x.resource.Path == "" {
+		entry.Path = fmt.Sprintf("/named/%d", number+1)
+	}
 	in := &reading{r: f}
 	err = w.Write(entry, in)
 	if refused := refusedBy(err); refused != nil && refused.Kind != resourcesync.BadPackage {
@@ -192,7 +194,7 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number 
 		err = w.Write(entry, in)
 	}
 	if refused := refusedBy(err); in.err != nil || refused != nil && refused.Kind == resourcesync.BadPackage {
-		return false, fmt.Errorf("%s: %w while it was read: %w", x.resource.Path, errStale, err)
+		return false, fmt.Errorf("%s: %w while it was read: %w", x.resource.Key(), errStale, err)
 	}
 	return err == nil, err
 }
@@ -217,22 +219,21 @@ func refusedBy(err error) *resourcesync.Error {
 	return e
 }
 
-// openIndexed opens the file of a resource. Same reports whether its size and time are those
-// of the index. If there is no such file any more, it returns nil.
-func (s *packager) openIndexed(r *Resource) (f *os.File, same bool, err error) {
-	f, err = s.origin.Open(r.Path)
+// Bytes implements origin.
+func (f *Folder) Bytes(_ context.Context, r *Resource) (file *os.File, same bool, err error) {
+	file, err = f.Open(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	info, err := f.Stat()
+	info, err := file.Stat()
 	if err != nil {
-		_ = f.Close() // it was only read
+		_ = file.Close() // it was only read
 		return nil, false, err
 	}
-	return f, info.Size() == r.Length && info.ModTime().Equal(r.ModTime), nil
+	return file, info.Size() == r.Length && info.ModTime().Equal(r.ModTime), nil
 }
 
 // buildResourceDump writes a Resource Dump if one is due and there were changes (DOC-36).

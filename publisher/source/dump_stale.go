@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -17,16 +16,17 @@ var errStale = errors.New("the file has changed")
 // hasBytesOf reports whether a file with another time still has the bytes of the resource,
 // for example because it was only touched: then no change is going to report it.
 func hasBytesOf(f *os.File, r *Resource) (bool, error) {
-	if info, err := f.Stat(); err != nil || info.Size() != r.Length {
+	info, err := f.Stat()
+	if err != nil || r.Length >= 0 && info.Size() != r.Length {
 		return false, err
 	}
-	h := resourcesync.NewHasher(resourcesync.SHA256)
-	if _, err := io.Copy(h, io.LimitReader(f, r.Length+1)); err != nil {
+	known := resourcesync.ParseHashes(r.Hash())
+	h := resourcesync.NewHasher(known.Algorithms()...)
+	if _, err := io.Copy(h, io.LimitReader(f, info.Size()+1)); err != nil {
 		return false, err
 	}
-	_, err := f.Seek(0, io.SeekStart)
-	d := h.Digests()
-	return err == nil && bytes.Equal(d.Sum(resourcesync.SHA256), r.SHA256[:]), err
+	_, err = f.Seek(0, io.SeekStart)
+	return err == nil && (r.Length < 0 || h.Length() == r.Length) && known.Compare(h.Digests()) != resourcesync.Different, err
 }
 
 // leastLeft is the least number of resources that a Resource Dump has to leave out to be

@@ -33,6 +33,9 @@ type FolderStatus struct {
 	Skipped, Hidden int
 	// Err is why nothing can be published now; nil: everything can.
 	Err error
+	// Incomplete is why a catalogue was not whole, so that nothing was deleted that is missing in it; nil:
+	// it was.
+	Incomplete error
 	// Held counts the resources that are gone and not published as deleted, because they are
 	// more than FolderOptions.MaxDeleted.
 	Held int

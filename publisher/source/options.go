@@ -31,7 +31,8 @@ type Options struct {
 	Every time.Duration
 	// Schedule says when documents are written and how long they are kept.
 	Schedule Schedule
-	// Client makes the requests to hubs. Nil: one with sensible limits.
+	// Client makes the requests to hubs, and those for catalogues and for the bytes of resources that
+	// catalogues name. Nil: one with sensible limits for hubs, and no other requests are made.
 	Client publisher.Doer
 	// Hooks are called when something happens.
 	Hooks Hooks
@@ -39,7 +40,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Set is a folder whose resources are published together, with their own Capability List,
+// Set is a folder or a catalogue whose resources are published together, with their own Capability List,
 // documents and topic (SRC-01, SRC-15).
 type Set struct {
 	// Name is the first segment of all paths of the set: lower case letters, digits and
@@ -47,6 +48,10 @@ type Set struct {
 	Name string
 	// Folder says what is scanned.
 	Folder FolderOptions
+	// Catalogue says from where a catalogue is read, instead of a scan of the folder. Folder.Dir is then
+	// where the paths of the catalogue begin, and may be empty. Of Folder only Exclude, Rescan, Unwatched,
+	// Settle, MaxDeleted, Workers and Log count besides.
+	Catalogue CatalogueOptions
 }
 
 // Schedule says when documents are written and how long they are kept. A zero field has its

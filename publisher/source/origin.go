@@ -16,9 +16,9 @@ type origin interface {
 	// Changed receives a value when documents may be due: after changes were logged, when
 	// the index gets its baseline, and when FolderStatus.Err or Held has become zero.
 	Changed() <-chan struct{}
-	// Open opens the bytes of a resource that has a Path. If there are none, the error wraps
-	// fs.ErrNotExist.
-	Open(path string) (*os.File, error)
+	// Bytes opens the bytes of a resource. Same reports whether they are those of the index, as
+	// far as that can be seen without reading them. If there are none any more, f is nil.
+	Bytes(ctx context.Context, r *Resource) (f *os.File, same bool, err error)
 	Status() FolderStatus
 	// AcceptDeletions publishes as deleted, once, what was withheld because it is so much.
 	AcceptDeletions()

@@ -112,7 +112,7 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	var f *os.File
 	var same bool
 	if ok {
-		f, same, err = s.packager.openIndexed(&resource)
+		f, same, err = s.packager.origin.Bytes(r.Context(), &resource)
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -134,7 +134,13 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	head := w.Header()
 	head.Set("Link", websub.Link{Target: s.composer.url(capabilityListPath), Rels: []string{"resourcesync"}}.String())
 	head.Set("Content-Type", resource.MediaType)
-	if same {
+	if resource.MediaType == "" {
+		head.Set("Content-Type", "application/octet-stream")
+	}
+	if resource.Encoding != "" {
+		head.Set("Content-Encoding", resource.Encoding) // the bytes are stored in it (LNK-10)
+	}
+	if same && resource.SHA256 != ([32]byte{}) {
 		head.Set("ETag", strconv.Quote(hex.EncodeToString(resource.SHA256[:16])))
 	}
 	http.ServeContent(w, r, "", modified, f)

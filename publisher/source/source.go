@@ -105,7 +105,7 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if x.index, err = OpenIndex(filepath.Join(state, "index")); err != nil {
 		return x, err
 	}
-	if err = x.openFolder(o.Folder, s.o.StateDir); err != nil {
+	if err = x.openOrigin(&o, &s.o, state); err != nil {
 		return x, err
 	}
 	if err = x.openPublishers(state, &s.o); err != nil {
@@ -114,13 +114,24 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	return x, x.openShelf(filepath.Join(state, "documents"))
 }
 
-// openFolder opens the folder of the set. The state is left out of it, because it changes
-// with each document.
-func (s *set) openFolder(o FolderOptions, state string) error {
-	o.Exclude = append(slices.Clone(o.Exclude), state)
+// openOrigin opens the folder or the catalogue of the set. The state is left out of it, because it
+// changes with each document.
+func (s *set) openOrigin(set *Set, all *Options, state string) error {
+	o := set.Folder
+	o.Exclude = append(slices.Clone(o.Exclude), all.StateDir)
 	o.MaxURL = longestURL - len(s.composer.base+dataPath)
 	if o.Log == nil {
 		o.Log = s.composer.log
+	}
+	if set.Catalogue.given() {
+		if all.Client == nil && o.Dir == "" {
+			s.composer.schedule.Dump = -1 // no bytes can be read
+		}
+		c, err := newCatalogue(s.index, o, set.Catalogue, s.composer.base, state, all.Client)
+		if err == nil {
+			s.packager.origin = c
+		}
+		return err
 	}
 	f, err := NewFolder(s.index, o)
 	if err == nil {

@@ -1,0 +1,254 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	given "github.com/rshub/rshub/publisher/catalogue"
+)
+
+// lineRead is a line, or why it could not be read.
+type lineRead struct {
+	line given.Line
+	err  error
+}
+
+// linesAhead is how many lines are read ahead.
+const linesAhead = 1000
+
+// read reads the catalogue once and stores what it has. With live, changes are stored as they come; without it, at the
+// end of the catalogue, of each resource the last one, so that a file of changes can be read again. It returns an error
+// if the catalogue cannot be read.
+func (c *Catalogue) read(ctx context.Context, live bool) error {
+	in, err := c.open(ctx)
+	if errors.Is(err, errUnchanged) {
+		return c.unchanged()
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ahead := make(chan lineRead, linesAhead)
+	go func() { // It ends with the input or, if that is one that nobody can end, with the process.
+		defer in.close()
+		defer close(ahead)
+		for {
+			l, err := in.next()
+			var bad *given.LineError
+			select {
+			case ahead <- lineRead{l, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil && !errors.As(err, &bad) {
+				return
+			}
+		}
+	}()
+	r := &intake{c: c, live: live, sort: newSorter(c.temp), check: newEntryCheck(), problems: c.problems()}
+	defer func() { r.sort.close() }()
+	err = r.run(ctx, ahead)
+	in.read(err == nil)
+	return err
+}
+
+// unchanged notes that the catalogue was looked at.
+func (c *Catalogue) unchanged() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status.Scanned = time.Now()
+	return nil
+}
+
+// intake is one reading of a catalogue. It is for one goroutine.
+type intake struct {
+	c    *Catalogue
+	live bool
+
+	sort    *sorter
+	check   *entryCheck
+	changes bool  // what follows are changes
+	entries int64 // how many there were before the end, with those that are wrong
+	unnamed int   // how many of them are wrong and do not say of what resource they are
+	pending []found
+
+	problems    problems
+	incomplete  error
+	held, total int
+}
+
+// run stores what comes.
+func (r *intake) run(ctx context.Context, ahead <-chan lineRead) error {
+	for {
+		var l lineRead
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case l = <-ahead:
+		}
+		var bad *given.LineError
+		switch {
+		case errors.Is(l.err, io.EOF):
+			return r.finish(ctx, nil)
+		case errors.As(l.err, &bad):
+			r.refuse(bad)
+		case l.err != nil:
+			return r.finish(ctx, l.err)
+		default:
+			if err := r.line(ctx, &l.line); err != nil {
+				return err
+			}
+		}
+		if len(r.pending) > 0 && (len(ahead) == 0 || len(r.pending) >= batchSize) {
+			if err := r.store(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// refuse notes a line that is wrong. The resource that it names stays as it is.
+func (r *intake) refuse(bad *given.LineError) {
+	r.entries++
+	r.problems.add(bad)
+	key := bad.URL
+	if key == "" {
+		key = bad.Path
+	}
+	if key == "" || len(key) > maxPath {
+		r.unnamed++
+	} else if !r.changes {
+		_ = r.sort.add(r.c.key(bad.URL, bad.Path), []byte{lineKeeps}) // if it fails, so does the next line
+	}
+}
+
+// line handles a line.
+func (r *intake) line(ctx context.Context, l *given.Line) error {
+	wrong := func(format string, a ...any) error {
+		r.problems.add(&given.LineError{Number: l.Number, Err: fmt.Errorf(format, a...)})
+		return nil
+	}
+	switch l.Kind {
+	case given.Changes:
+		if r.entries > 0 || r.changes {
+			return wrong(`{"begin":"changes"} has to be the first line`)
+		}
+		r.changes = true
+		return r.c.baseline() // a catalogue of changes begins with nothing
+	case given.End:
+		if r.changes {
+			return wrong("what comes before the end are changes, so there can be no end; remove the line, or write the whole catalogue anew")
+		}
+		return r.end(ctx, l)
+	}
+	r.entries++
+	g, err := r.c.given(&l.Entry)
+	if err == nil {
+		err = r.check.check(&g)
+	}
+	if err != nil {
+		r.entries--
+		r.refuse(&given.LineError{Number: l.Number, URL: l.Entry.URL, Path: l.Entry.Path, Err: err})
+		return nil
+	}
+	x := found{key: g.Resource.Key(), line: l.Number}
+	if !l.Entry.Deleted {
+		x.now = g.step().now
+	}
+	if r.live && r.changes {
+		r.pending = append(r.pending, x)
+		return nil
+	}
+	return r.sort.add(x.key, x.pack())
+}
+
+// end handles the end of a whole catalogue. What follows are changes.
+func (r *intake) end(ctx context.Context, l *given.Line) error {
+	var why error
+	switch {
+	case l.Count != r.entries:
+		why = fmt.Errorf("%w: its end says that it has %d entries, and it has %d; write it anew, and count what you write", ErrIncomplete, l.Count, r.entries)
+	case r.unnamed > 0:
+		why = fmt.Errorf("%w: %d of its lines are wrong and name no resource, so nobody knows what they are about; correct them", ErrIncomplete, r.unnamed)
+	}
+	if err := r.merge(ctx, why); err != nil {
+		return err
+	}
+	r.sort.close()
+	r.changes, r.sort = true, newSorter(r.c.temp)
+	return nil
+}
+
+// finish stores what is left at the end of the input. Broken is why the input ended too early; nil: it did not.
+func (r *intake) finish(ctx context.Context, broken error) error {
+	if err := r.store(ctx); err != nil {
+		return err
+	}
+	if broken != nil {
+		broken = fmt.Errorf("reading the catalogue: %w", broken)
+	}
+	if r.changes {
+		err := r.mergeChanges(ctx)
+		r.c.looked(r)
+		return cmp.Or(err, broken)
+	}
+	var why error
+	switch {
+	case broken != nil:
+		why = fmt.Errorf("%w: it could not be read to its end: %w", ErrIncomplete, broken)
+	default:
+		why = fmt.Errorf(`%w: it has no end; write {"end":true,"count":%d} as the last line when all entries are written, or begin it with {"begin":"changes"} if it is no whole catalogue`, ErrIncomplete, r.entries)
+	}
+	return cmp.Or(r.merge(ctx, why), broken)
+}
+
+// baseline ends the first reading: from now on, changes are logged.
+func (c *Catalogue) baseline() error {
+	if c.x.Ready() {
+		return nil
+	}
+	if err := c.x.baseline(time.Now()); err != nil {
+		return err
+	}
+	c.o.Log.Info("the first catalogue was read", "event", "catalogue_ready", "catalogue", c.name(), "resources", c.x.Len())
+	c.signal()
+	return nil
+}
+
+// key is the key of what a line names. An address below data/ of the set is that of a path.
+func (c *Catalogue) key(url, path string) string {
+	if url == "" || path != "" && url == c.base+dataPath+EscapePath(path) {
+		return path
+	}
+	return url
+}
+
+// given turns an entry into what the index gets.
+func (c *Catalogue) given(e *given.Entry) (Given, error) {
+	r := Resource{Path: e.Path, URL: e.URL, Content: e.Content, ModTime: e.LastMod, Length: UnknownLength, MediaType: e.Type, Encoding: e.Encoding, Links: e.Links}
+	if e.HasLength {
+		r.Length = e.Length
+	}
+	r.SetHash(e.Hash)
+	if c.key(e.URL, e.Path) == e.Path && e.Path != "" {
+		r.URL = ""
+	}
+	if r.Content == r.URL {
+		r.Content = ""
+	}
+	switch {
+	case r.Path != "" && c.contents.root == "" && !e.Deleted:
+		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder with --content-root, or leave out the path")
+	case strings.HasPrefix(r.URL, c.base+dataPath):
+		return Given{}, fmt.Errorf("its url is below %s, where this Source serves files; name the file with path and leave out the url", c.base+dataPath)
+	case e.Deleted:
+		return Given{Resource: keyed(r.Key())}, nil
+	}
+	return Given{Resource: r}, nil
+}
