@@ -23,6 +23,7 @@ import (
 type buildFlags struct {
 	sets                     setFlags
 	schedule                 scheduleFlags
+	call                     cli.CallFlags
 	out, publicURL, stateDir string
 	link, linkAnyway, json   bool
 }
@@ -57,6 +58,7 @@ pushed to hubs; rspub serve does that.`,
 	flags.StringVar(&f.publicURL, "public-url", "", "`URL` at which the web server serves OUT")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`FOLDER` in which to remember the last run")
 	f.schedule.add(flags)
+	f.call.Add(flags, "catalogues, and the bytes that they name, may be at loopback and private addresses")
 	flags.BoolVar(&f.link, "link-data", true, "make OUT/data a link to the folder, even if the folder has names that are not published (default: only if it has none)")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object with the written documents")
 	return cmd
@@ -68,7 +70,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	sets, err := f.sets.resolve()
+	sets, err := f.sets.resolve(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -89,15 +91,20 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 		if !source.SameFolder(f.out, sets[i].Folder.Dir) { // else Export has recorded which documents there are
 			sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, f.out)
 		}
+		excludeCatalogue(&sets[i])
 		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), sets[i].Folder.Dir, nil)
 	}
 	log, err := cli.NewLog(cmd.ErrOrStderr(), "warn", "")
 	if err != nil {
 		return err
 	}
+	client, err := clientOf(&f.call)
+	if err != nil {
+		return err
+	}
 	var urls []string
 	s, err := source.Open(source.Options{
-		PublicURL: f.publicURL, StateDir: state, Sets: sets, Schedule: schedule, Log: log,
+		PublicURL: f.publicURL, StateDir: state, Sets: sets, Client: client, Schedule: schedule, Log: log,
 		Hooks: source.Hooks{Built: func(_ string, built []string) { urls = append(urls, built...) }},
 	})
 	if err != nil {
@@ -153,6 +160,9 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 		}
 	}
 	for _, x := range sets {
+		if x.Catalogue.Location != "" {
+			continue // the link would show what the catalogue does not list
+		}
 		if err := linkData(x.Folder.Dir, filepath.Join(f.out, x.Name, "data")); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"time"
 
@@ -69,6 +70,7 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 type setFlags struct {
 	dir          string
 	sets, ignore []string
+	catalogues   catalogueFlags
 	hidden       bool
 	hiddenAllow  []string
 	rescan       cli.Span
@@ -82,6 +84,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with its own documents and topic; repeatable, instead of --dir")
+	f.catalogues.add(flags)
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
 	flags.BoolVar(&f.hidden, "hidden", false, "also publish names that begin with a dot, such as .env and .ssh (default: of these, only .well-known/)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
@@ -90,7 +93,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 }
 
 // resolve returns the sets.
-func (f *setFlags) resolve() ([]source.Set, error) {
+func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
 	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted, Hidden: f.hidden, HiddenAllow: f.hiddenAllow}
 	if f.ignore != nil {
 		options.Ignore = []string{}
@@ -103,14 +106,20 @@ func (f *setFlags) resolve() ([]source.Set, error) {
 	if f.hidden && len(f.hiddenAllow) > 0 {
 		return nil, cli.Fail(cli.ExitUsage, "--hidden publishes all names that begin with a dot, so --hidden-allow has no effect: leave out one of them")
 	}
-	if (f.dir == "") == (len(f.sets) == 0) {
-		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER")
+	sets, err := f.catalogues.resolve(options, stdin)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.dir != "" && len(sets) > 0:
+		return nil, cli.Fail(cli.ExitUsage, "--dir publishes a folder and --catalogue what a catalogue lists: give one of them, or name sets with --set NAME=FOLDER and --catalogue NAME=FILE. The folder that the paths of a catalogue begin at is --content-root")
+	case f.dir == "" && len(f.sets)+len(sets) == 0, f.dir != "" && len(f.sets) > 0:
+		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER, or a catalogue with --catalogue")
 	}
 	if f.dir != "" {
 		options.Dir = f.dir
 		return []source.Set{{Folder: options}}, nil
 	}
-	var sets []source.Set
 	for _, s := range f.sets {
 		name, dir, ok := strings.Cut(s, "=")
 		if !ok || name == "" || dir == "" {

@@ -65,7 +65,7 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 	}
 	flags := cmd.Flags()
 	f.sets.add(cmd)
-	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, which find the changes that watching misses")
+	flags.Var(cli.Positive(&f.sets.rescan), "rescan", "`TIME` between two scans of the whole folder, which find the changes that watching misses, and between two readings of a catalogue")
 	f.server.Add(flags, "8090", "to listen on")
 	flags.StringVar(&f.publicURL, "public-url", "", "`URL` under which others reach this Source (default http://localhost:<port>/, or https with --tls-cert)")
 	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` of the state that a restart needs")
@@ -93,6 +93,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	for _, s := range o.Sets {
+		if s.Catalogue.Location != "" {
+			continue // it may come later
+		}
 		if _, err := os.Stat(s.Folder.Dir); err != nil {
 			return fmt.Errorf("the folder to publish: %w", err)
 		}
@@ -160,7 +163,7 @@ var errAtOnce = errors.New("ended at once by a second signal; the next start rep
 
 // options returns the options of the Source that the flags describe, without its URL.
 func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Options, error) {
-	sets, err := f.sets.resolve()
+	sets, err := f.sets.resolve(cmd.InOrStdin())
 	if err != nil {
 		return source.Options{}, err
 	}
@@ -178,6 +181,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 				sets[i].Folder.Exclude = append(sets[i].Folder.Exclude, file)
 			}
 		}
+		excludeCatalogue(&sets[i])
 		name := sets[i].Folder.Dir
 		say := func(line string) { log.Info(line, "event", "scanning", "folder", name) }
 		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), name, say)

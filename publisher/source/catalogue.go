@@ -145,7 +145,9 @@ func (c *Catalogue) Scan(ctx context.Context) error {
 	defer c.running.Unlock()
 	c.seen = seenAt{}
 	err := c.read(ctx, false)
-	c.stopped(err)
+	c.mu.Lock()
+	c.status.Err = err
+	c.mu.Unlock()
 	return cmp.Or(err, c.Status().Incomplete)
 }
 
@@ -160,7 +162,7 @@ func (c *Catalogue) Status() FolderStatus {
 	defer c.mu.Unlock()
 	s := c.status
 	s.Problems = append([]Problem(nil), s.Problems...)
-	s.Ready, s.Resources = c.x.Ready(), c.x.Len()
+	s.Ready, s.Resources, s.Watching = c.x.Ready(), c.x.Len(), true
 	return s
 }
 

@@ -59,7 +59,13 @@ func (c *contents) address(r *Resource) string {
 // reading them. If there is no such file, it returns nil.
 func (c *contents) open(ctx context.Context, r *Resource) (f *os.File, same bool, err error) {
 	if at := c.address(r); at != "" {
-		f, _, err = c.fetch(ctx, at, r.Length)
+		f, err = c.fetch(ctx, at, r.Length)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, false, nil
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errUnfetched, err)
+		}
 		return f, false, err
 	}
 	f, err = c.file(r.Path)
@@ -130,28 +136,30 @@ const (
 	maxContent = 16 << 30
 )
 
-// fetch fetches a URL to a file without a name, which has length bytes if that is known. It returns the media type that
-// the server says.
-func (c *contents) fetch(ctx context.Context, url string, length int64) (f *os.File, mediaType string, err error) {
+// errUnfetched says that the bytes of a resource could not be fetched, which another time may do.
+var errUnfetched = errors.New("its bytes cannot be fetched now")
+
+// fetch fetches a URL to a file without a name, which has length bytes if that is known.
+func (c *contents) fetch(ctx context.Context, url string, length int64) (f *os.File, err error) {
 	if c.client == nil {
-		return nil, "", fmt.Errorf("%s is not fetched: this Source makes no requests", url)
+		return nil, fmt.Errorf("%s is not fetched: this Source makes no requests", url)
 	}
 	header := http.Header{"Accept-Encoding": {"identity"}}
 	pace := web.Pace{Stall: contentStall, Rate: contentRate}
 	client := web.DoerFunc(func(req *http.Request) (*http.Response, error) { return pace.Do(c.client, req) })
 	resp, err := web.Ask(ctx, client, web.Request{Method: http.MethodGet, URL: url, Header: header})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
 	switch {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
-		return nil, "", fmt.Errorf("%s answers %d: %w", url, resp.StatusCode, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s answers %d: %w", url, resp.StatusCode, fs.ErrNotExist)
 	case resp.StatusCode != http.StatusOK:
-		return nil, "", fmt.Errorf("%s answers %d", url, resp.StatusCode)
+		return nil, fmt.Errorf("%s answers %d", url, resp.StatusCode)
 	}
 	if f, err = os.CreateTemp(c.temp, "content-"); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	most := int64(maxContent)
 	if length >= 0 {
@@ -165,9 +173,9 @@ func (c *contents) fetch(ctx context.Context, url string, length int64) (f *os.F
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, "", errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
-	return f, resp.Header.Get("Content-Type"), nil
+	return f, nil
 }
 
 // learn reads the bytes of a resource and fills in what the catalogue does not say of them. It returns an error if the
@@ -176,7 +184,7 @@ func (c *contents) learn(ctx context.Context, r *record) error {
 	var f *os.File
 	var err error
 	if at := c.address(&r.Resource); at != "" {
-		f, _, err = c.fetch(ctx, at, r.Length)
+		f, err = c.fetch(ctx, at, r.Length)
 	} else {
 		f, err = c.file(r.Path)
 	}

@@ -177,6 +177,9 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number 
 		same, err = hasBytesOf(f, &x.resource)
 	}
 	switch {
+	case errors.Is(err, errUnfetched):
+		s.composer.odd.note(s.composer.log, x.resource.Key(), err.Error())
+		return false, nil
 	case err != nil:
 		s.composer.odd.note(s.composer.log, x.resource.Key(), fmt.Sprintf("it cannot be read: %v", err))
 		return true, nil // another change would not make it readable
