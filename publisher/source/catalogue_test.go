@@ -145,7 +145,7 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{}, nil)
 	_, err := r.scan(itemLine("a", "1"), itemLine("b", "1"), itemLine("c", "1"), ending(3))
 	must(t, err)
-	got, err := r.scan(itemLine("a", "2"), strings.Replace(itemLine("b", "2"), "length", "lenght", 1), ending(2))
+	got, err := r.scan(itemLine("a", "2"), strings.Replace(itemLine("b", "2"), "length", "lengt", 1), ending(2))
 	r.want("one wrong line", got, err, "updated a", "deleted c")
 	if p := r.Status().Problems; len(p) != 1 || !strings.Contains(p[0].Err.Error(), "line 2") || !strings.Contains(p[0].Err.Error(), "did you mean length") {
 		t.Errorf("%v", p)
@@ -484,7 +484,7 @@ func TestDocumentsOfACatalogue_LNK01_LNK05_LNK10(t *testing.T) {
 	must(t, err)
 	defer s.Close() //nolint:errcheck // of a test
 	must(t, s.Build(t.Context()))
-	list := string(serve(t, s, "/resourcelist.xml", http.StatusOK))
+	list := string(serve(t, s, "/resourcelist.xml"))
 	for _, want := range []string{
 		"<loc>https://repo.example.org/item/1</loc>", "<loc>https://source.example.org/data/kept.gz</loc>", "<loc>https://repo.example.org/item/1/sub</loc>",
 		`<rs:ln rel="duplicate" href="https://mirror.example.org/1" pri="1"/>`, `<rs:ln rel="describedby" href="https://repo.example.org/item/1.dc"/>`,
@@ -494,13 +494,13 @@ func TestDocumentsOfACatalogue_LNK01_LNK05_LNK10(t *testing.T) {
 			t.Errorf("the Resource List lacks %s:\n%s", want, list)
 		}
 	}
-	if body := serve(t, s, "/data/kept.gz", http.StatusOK); string(body) != "coded" {
+	if body := serve(t, s, "/data/kept.gz"); string(body) != "coded" {
 		t.Errorf("served %q", body)
 	}
-	dump := string(serve(t, s, "/resourcedump.xml", http.StatusOK))
+	dump := string(serve(t, s, "/resourcedump.xml"))
 	_, name, _ := strings.Cut(dump, "https://source.example.org/dumps/")
 	name, _, _ = strings.Cut(name, "<")
-	zipped := serve(t, s, "/dumps/"+name, http.StatusOK)
+	zipped := serve(t, s, "/dumps/"+name)
 	d, err := resourcesync.NewDumpReader(bytes.NewReader(zipped), int64(len(zipped)), resourcesync.DumpReadOptions{})
 	must(t, err)
 	got := map[string]string{}
@@ -519,11 +519,11 @@ func TestDocumentsOfACatalogue_LNK01_LNK05_LNK10(t *testing.T) {
 }
 
 // serve asks a Source for a path, and returns the body of its answer.
-func serve(t *testing.T, s *Source, path string, status int) []byte {
+func serve(t *testing.T, s *Source, path string) []byte {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://source.example.org"+path, http.NoBody))
-	if w.Code != status {
+	if w.Code != http.StatusOK {
 		t.Fatalf("%s answers %d: %s", path, w.Code, w.Body)
 	}
 	return w.Body.Bytes()

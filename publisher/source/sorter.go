@@ -202,7 +202,7 @@ func (h runHeap) Less(i, j int) bool {
 	return c < 0 || c == 0 && h[i].number < h[j].number
 }
 func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *runHeap) Push(x any)   { *h = append(*h, x.(*runReader)) } //nolint:forcetypeassert // of package heap
+func (h *runHeap) Push(x any)   { *h = append(*h, x.(*runReader)) } //nolint:errcheck // package heap pushes nothing else
 func (h *runHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
