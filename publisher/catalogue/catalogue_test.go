@@ -114,7 +114,7 @@ func TestExamplesOfTheManual(t *testing.T) {
 func TestBadLineLosesNothingOfTheOthers(t *testing.T) {
 	const good = `{"url":"https://example.org/1"}`
 	for bad, want := range map[string]string{
-		`{"url":"https://example.org/2","lengt":1}`:      `line 3 ("https://example.org/2"): there is no field "lengt"; did you mean length?`,
+		`{"url":"https://example.org/2","lengt":1}`:       `line 3 ("https://example.org/2"): there is no field "lengt"; did you mean length?`,
 		`{"url":"https://example.org/2","length":"1"}`:    `line 3 ("https://example.org/2"): length is a string`,
 		`{"url":"https://example.org/2"`:                  `the JSON object does not end`,
 		`{"url":"https://example.org/2"} x`:               `one JSON object on each line`,

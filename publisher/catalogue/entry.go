@@ -15,7 +15,7 @@ type Entry struct {
 	// URL is the address at which the resource is listed, http or https. Empty: the Source
 	// serves the file at Path, at an address of its own.
 	URL string
-	// Path is where the bytes lie below the root of contents (--content-root), with / between
+	// Path is where the bytes lie below the root of contents, with / between
 	// names.
 	Path string
 	// Content is an http or https URL from which the bytes can be fetched, if there is no Path.

@@ -244,7 +244,7 @@ func (c *Catalogue) given(e *given.Entry) (Given, error) {
 	}
 	switch {
 	case r.Path != "" && c.contents.root == "" && !e.Deleted:
-		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder with --content-root, or leave out the path")
+		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder as the root of contents, or leave out the path")
 	case strings.HasPrefix(r.URL, c.base+dataPath):
 		return Given{}, fmt.Errorf("its url is below %s, where this Source serves files; name the file with path and leave out the url", c.base+dataPath)
 	case e.Deleted:

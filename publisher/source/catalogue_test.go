@@ -151,7 +151,7 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	for want, bad := range map[string]string{
-		"name that folder with --content-root": `{"path":"a"}`,
+		"name that folder as the root of contents": `{"path":"a"}`,
 		"leave out the url":                    `{"url":"https://source.example.org/data/a"}`,
 		"DOC-60":                               `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
 		"type":                                 `{"url":"https://repo.example.org/x","type":"plain"}`,
