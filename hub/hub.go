@@ -141,6 +141,7 @@ type Handler struct {
 	log      *zap.Logger
 	draining atomic.Bool
 	page     landing
+	reads    reads
 	fetches  *fetchQueue
 	own      ownURL
 	quiet    *quiet.Limit
@@ -151,7 +152,6 @@ type Handler struct {
 	byPublisher, byTopicHost, byRequester *limiters
 	bytesByPublisher, bytesByTopicHost    *limiters
 	hashedByRequester                     *limiters // bytes hashed for wrong signatures
-	readByRequester, readByAll            *limiters // bytes of notifications
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -209,8 +209,10 @@ func New(o Options) (*Handler, error) {
 
 		hashedByRequester: newLimiters(Rate{Events: hashedBodies * int(o.MaxBody), Per: time.Minute}, int(o.MaxBody), o.Live),
 	}
-	h.readByRequester = newLimiters(o.ReadBytes, int(o.MaxBody), o.Live)
-	h.readByAll = newLimiters(o.ReadTotal, int(o.MaxBody), func() int { return 1 }) // of this hub's processor
+	h.reads = reads{
+		h: h, byRequester: newLimiters(o.ReadBytes, int(o.MaxBody), o.Live),
+		byAll: newLimiters(o.ReadTotal, int(o.MaxBody), func() int { return 1 }), // of this hub's processor
+	}
 	h.page, err = newLanding(o.HubURL, o.Auth)
 	return h, err
 }
@@ -232,12 +234,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.post(w, r)
 	case http.MethodGet, http.MethodHead:
 		if q := r.URL.Query(); history.Asks(q) {
-			h.serveRead(w, r, q)
+			h.reads.serve(w, r, q)
 			return
 		}
 		h.page.serve(w, r)
 	default:
-		if h.preflight(w, r) {
+		if h.reads.preflight(w, r) {
 			return
 		}
 		w.Header().Set("Allow", "GET, HEAD, POST")

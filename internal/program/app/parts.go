@@ -49,7 +49,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.shards.Store(shards)
 	service := a.subscriptions(client, budget, topics, shards)
 	a.service.Store(service)
-	a.history = a.newHistory()
+	a.history = newHistory(a)
 	if a.hub, err = a.hubHandler(client, topics, service, shards); err != nil {
 		return err
 	}
@@ -152,7 +152,8 @@ const (
 	readTotal = 512 << 20 // the same for all
 )
 
-func (a *App) newHistory() *history.Service {
+// newHistory returns what answers readers of the journal.
+func newHistory(a *App) *history.Service {
 	unlimited := func(n int) int { return cmp.Or(n, -1) }
 	return history.New(history.Options{
 		HubURL:         a.hubURL,
@@ -203,8 +204,8 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		History:                a.history,
 		Read:                   hub.ReadAccess(a.cfg.Stream),
 		ReadOrigins:            a.cfg.StreamOrigin,
-		ReadBytes:              a.readRate(readEach),
-		ReadTotal:              a.readRate(readTotal),
+		ReadBytes:              readRate(&a.cfg, readEach),
+		ReadTotal:              readRate(&a.cfg, readTotal),
 		AllowHosts:             a.cfg.AllowHost,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  all(a.metrics.Request, a.traces.Publish, a.refusals.request, a.publishes.count),
@@ -213,11 +214,11 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 }
 
 // readRate is a limit of reading; with --max-history=0 there is none.
-func (a *App) readRate(bytes int) hub.Rate {
-	if a.cfg.MaxHistory == 0 {
+func readRate(cfg *config.Config, bytes int) hub.Rate {
+	if cfg.MaxHistory == 0 {
 		return hub.Rate{}
 	}
-	return hub.Rate{Events: max(bytes, 2*int(a.cfg.MaxBody)), Per: time.Minute}
+	return hub.Rate{Events: max(bytes, 2*int(cfg.MaxBody)), Per: time.Minute}
 }
 
 // convert returns what one makes of each item. It ends with the first error.
