@@ -19,11 +19,14 @@ func TestOpenFilesNeeded(t *testing.T) {
 		return openFilesNeeded(&cfg)
 	}
 	defaults := need()
-	if defaults > 8192 || defaults < ingress.PublicTotal+adminTotal+3*512 {
+	if defaults > 20_000 || defaults < ingress.PublicTotal+adminTotal+3*512+10_000 {
 		t.Errorf("%d by default", defaults)
 	}
 	if got := need("--max-inflight=4096"); got != defaults+3*(4096-512) {
 		t.Errorf("%d with more deliveries at once", got)
+	}
+	if got := need("--max-streams=1"); got != defaults-9_999 {
+		t.Errorf("%d with one stream", got)
 	}
 	for url, servers := range map[string]uint64{
 		"redis://h:1": 1, "redis+sentinel://a:1,b:1,c:1/m": 3, "redis+cluster://a:1": 3, "rediss+cluster://a:1,b:1,c:1,d:1": 4,
