@@ -23,15 +23,16 @@ func Backup(env Env) *cobra.Command {
 		Use: "backup FILE", Short: "Make a backup of a running hub", Args: Exactly("file"),
 		Long: `Writes a backup of a running hub to FILE, or to standard output for -. It has all
 topics with their retained notifications, and all subscriptions with their secrets,
-cursors, gaps and pending requests. FILE appears when it is whole, and only its owner
-can read it.
+cursors, gaps and pending requests. FILE appears when it is complete, and only its
+owner can read it.
 
-The hub writes the backup to its own disk first, at full speed, and sends it then: a
-slow connection holds up nothing. It needs the operator's token; a reader's is refused.
+The hub first writes the backup to its own disk, at full speed, and then sends it, so
+a slow connection delays nothing. The command needs the operator's token; a reader's
+token is refused.
 
 With --seal-key-file at the hub the secrets of subscribers are sealed in the file.
 The key is not in it: keep it elsewhere, ` + "`rshub restore`" + ` needs it. Without a key at the
-hub, the file has the secrets as they are.`,
+hub, the file has the secrets as plain text.`,
 		Example: `  rshub backup /backup/rshub-$(date +%F).jsonl
   rshub backup - | zstd > rshub.jsonl.zst`,
 	}, func(r *run, args []string) error {
@@ -90,7 +91,7 @@ func (b *backup) write(ctx context.Context, to io.Writer) error {
 		return Fail(ExitFailure, "interrupted")
 	}
 	if err != io.EOF { //nolint:errorlint // a reader returns it as it is
-		return Fail(ExitPartial, "the connection to %s broke off after %s of %s: %w\nMake the backup again", b.client.base, quantity.BytesText(b.size), quantity.BytesText(resp.ContentLength), err)
+		return Fail(ExitPartial, "the connection to %s broke off after %s of %s: %w\nRepeat the backup", b.client.base, quantity.BytesText(b.size), quantity.BytesText(resp.ContentLength), err)
 	}
 	return b.end()
 }
@@ -126,7 +127,7 @@ func (b *backup) end() error {
 	last := text[bytes.LastIndexByte(text, '\n')+1:]
 	b.summary.Bytes = b.size
 	if json.Unmarshal(first, &b.summary) != nil || json.Unmarshal(last, &b.summary) != nil || b.summary.Secrets == "" {
-		return b.client.stranger("it sent no backup")
+		return b.client.stranger("it did not send a backup")
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (b *backup) report(name string) error {
 	say(out, "%s: %s, %s and %s; %s.\n", Line(name), quantity.Count(s.Notifications, "notification", "notifications"),
 		quantity.Count(s.Topics, "topic", "topics"), quantity.Count(s.Subscriptions, "subscription", "subscriptions"), quantity.BytesText(s.Bytes))
 	if s.Secrets == "plain" {
-		say(out, "The secrets of subscribers are in it as they are, because this hub has no --seal-key-file.\n")
+		say(out, "The secrets of subscribers are in it as plain text, because this hub has no --seal-key-file.\n")
 	}
 	if s.Damaged > 0 {
 		say(out, "Not in it, because they are damaged in the hub's store: %s; see `rshub check`.\n", quantity.Count(s.Damaged, "notification", "notifications"))

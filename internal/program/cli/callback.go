@@ -31,10 +31,10 @@ func Callback() *cobra.Command {
 	c := callback{}
 	cmd := &cobra.Command{
 		Use:   "callback",
-		Short: "Be a subscriber's callback that shows what it gets, for trying a hub out",
-		Long: `Listens as a callback for trying a hub out: confirms every verification of
-intent and prints it, and every delivery, in a readable form. It keeps nothing
-and confirms to anybody; a real subscriber confirms only what it asked for.`,
+		Short: "Run a callback that shows what it receives, for trying out a hub",
+		Long: `Listens as a callback, for trying out a hub. It confirms every verification of intent,
+and prints verifications and deliveries in a readable form. It stores nothing, and
+confirms requests of anybody; a real subscriber confirms only what it asked for.`,
 		Example: `  rshub callback --secret s3cret
   rshub callback --listen 127.0.0.1:8091 --status 500    a subscriber that fails`,
 		Args: cobra.NoArgs,

@@ -183,7 +183,7 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 	refuses := "the hub at %s refuses: %s"
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized && c.token != "":
-		return Fail(ExitRefused, "the hub at %s does not know this token: %s\nIt is the one of %s; the hub's own is in the file of its --admin-token-file", c.base, detail, c.tokenFrom)
+		return Fail(ExitRefused, "the hub at %s does not know this token: %s\nThe token comes from %s; the hub's own is in the file of its --admin-token-file", c.base, detail, c.tokenFrom)
 	case code == http.StatusUnauthorized:
 		return Fail(ExitRefused, refuses+"\nGive the token with --admin-token-file or RSHUB_ADMIN_TOKEN_FILE", c.base, detail)
 	case code == http.StatusMisdirectedRequest:

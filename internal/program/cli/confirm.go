@@ -19,7 +19,7 @@ func confirm(cmd *cobra.Command, env Env, yes bool, what string) error {
 	}
 	what = Line(what)
 	if _, ok := env.terminal(cmd.InOrStdin()); !ok {
-		return Fail(ExitUsage, "this would %s\nNothing was done: there is no terminal to ask on. Say --yes where that is meant", what)
+		return Fail(ExitUsage, "this would %s\nNothing was done: there is no terminal to ask on. Give --yes to do it", what)
 	}
 	say(cmd.ErrOrStderr(), "This will %s\nGo on? [y/N] ", what)
 	reply, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxReply)).ReadString('\n')

@@ -47,10 +47,10 @@ changed, losses and damage. Each hub remembers its latest 50.`,
 			}
 		}
 	})
-	cmd.Flags().StringVar(&topic, "topic", "", "only those about the topic with this `URL`")
-	cmd.Flags().StringVar(&host, "host", "", "only those that name this `HOST`")
-	cmd.Flags().StringVar(&name, "name", "", "only those with this `NAME`, as in the log")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on, and print what happens")
+	cmd.Flags().StringVar(&topic, "topic", "", "only events about the topic with this `URL`")
+	cmd.Flags().StringVar(&host, "host", "", "only events that name this `HOST`")
+	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, as in the log")
+	cmd.Flags().BoolVar(&follow, "follow", false, "do not end, and print new events")
 	return cmd
 }
 

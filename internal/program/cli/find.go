@@ -142,7 +142,7 @@ func (k kind[T]) get(ctx context.Context, c *client, id string) (found[T], error
 	var err error
 	f.item, err = decode[T](c, f.raw)
 	if err == nil && k.id(f.item) != id {
-		err = c.stranger("it gives something else for " + id)
+		err = c.stranger("it returns something else for " + id)
 	}
 	return f, err
 }
@@ -200,5 +200,5 @@ func (k kind[T]) search(ctx context.Context, c *client, name, part string) (foun
 	if meant != "" {
 		meant = "; did you mean " + meant + "?"
 	}
-	return none, Fail(ExitNotFound, "there is no %s %s%s\nThose that there are: %s", k.noun, Line(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)
+	return none, Fail(ExitNotFound, "there is no %s %s%s\nThe existing ones are: %s", k.noun, Line(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)
 }

@@ -215,7 +215,7 @@ func TestConfirmation(t *testing.T) {
 		"rm, end of input":     {[]string{"sub", "rm", sub}, true, "", 1, "", "nothing was done"},
 		"rm, nonsense":         {[]string{"sub", "rm", sub}, true, "yesno\n", 1, "", "nothing was done"},
 		"reset --yes":          {[]string{"topic", "reset", testTopic, "--yes"}, false, "", 0, reset, "may start anywhere"},
-		"reset, no terminal":   {[]string{"topic", "reset", testTopic}, false, "", 2, "", "Say --yes"},
+		"reset, no terminal":   {[]string{"topic", "reset", testTopic}, false, "", 2, "", "Give --yes"},
 		"reset, yes":           {[]string{"topic", "reset", testTopic}, true, "y\n", 0, reset, "has to start at 2026-01-31T12:00:00Z"},
 		"retry needs none":     {[]string{"sub", "retry", sub}, false, "", 0, "POST /api/v1/subscriptions/" + sub + "/retry", "behind by 2 notifications"},
 	} {
@@ -246,13 +246,13 @@ func TestTopicRemove(t *testing.T) {
 		change   string
 		say      string
 	}{
-		"--yes":                      {"--yes", 0, false, "", 0, twice, "Forgotten: " + testTopic},
-		"no terminal":                {"", 0, false, "y\n", 2, "", "this would forget " + testTopic + " with 7 notifications"},
-		"yes":                        {"", 0, true, "y\n", 0, twice, "This will forget " + testTopic},
+		"--yes":                      {"--yes", 0, false, "", 0, twice, "Removed: " + testTopic},
+		"no terminal":                {"", 0, false, "y\n", 2, "", "this would remove " + testTopic + " with 7 notifications"},
+		"yes":                        {"", 0, true, "y\n", 0, twice, "This will remove " + testTopic},
 		"no":                         {"", 0, true, "n\n", 1, "", "nothing was done"},
 		"it has subscriptions":       {"--yes", 3, false, "", 4, remove, "subscriptions: 3"},
 		"it has them, on a terminal": {"", 3, true, "y\n", 4, "", "subscriptions: 3"},
-		"it has them, no terminal":   {"", 3, false, "", 2, "", "Say --yes"},
+		"it has them, no terminal":   {"", 3, false, "", 2, "", "Give --yes"},
 		"--force":                    {"--force", 3, true, "y\n", 0, twice, "end 3 active subscriptions"},
 		"--force --yes":              {"--force --yes", 3, false, "", 0, twice, "40 subscriptions ended."},
 		"--json":                     {"--force --yes --json", 3, false, "", 0, twice, `"removed":true,"ended":40`},
@@ -317,8 +317,8 @@ func TestReplay(t *testing.T) {
 		"No notification of this topic that ends after 2026-01-31T12:00:00Z is kept.")
 	command(t, nil, "", "topic", "notifications", "x", "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`)
 	command(t, nil, "", "sub", "replay", sub, "--since", "soon").want(t, ExitUsage, `"soon" is neither a datetime`, "2h")
-	command(t, vars, "", "sub", "replay", sub).want(t, ExitUsage, "since when?")
-	command(t, vars, "", "sub", "replay", sub, "--since=").want(t, ExitUsage, "since when?")
+	command(t, vars, "", "sub", "replay", sub).want(t, ExitUsage, "--since is missing")
+	command(t, vars, "", "sub", "replay", sub, "--since=").want(t, ExitUsage, "--since is missing")
 	r := command(t, vars, "", "sub", "replay", sub, "--since", "2h", "--json")
 	r.want(t, ExitOK, `{"notifications":1,"subscription":{`)
 	if strings.Count(r.stdout, "\n") != 1 {
@@ -337,7 +337,7 @@ func TestRefusals(t *testing.T) {
 		say    []string
 	}{
 		"no token":       {401, "", `{"status":401,"detail":"This needs a token."}`, false, 4, []string{"This needs a token.", "--admin-token-file"}},
-		"wrong token":    {401, "", `{"status":401,"detail":"This needs a token."}`, true, 4, []string{"does not know this token", "the one of"}},
+		"wrong token":    {401, "", `{"status":401,"detail":"This needs a token."}`, true, 4, []string{"does not know this token", "The token comes from"}},
 		"wrong host":     {421, "", `{"status":421,"detail":"Only to localhost."}`, false, 4, []string{"Only to localhost.", "--admin-url", "http://127.0.0.1:8081"}},
 		"starting":       {503, "2", `{"status":503,"detail":"The hub is starting."}`, false, 1, []string{"The hub is starting.", "Try again in 2s"}},
 		"conflict":       {409, "", `{"status":409,"detail":"It has ended."}`, false, 4, []string{"It has ended."}},

@@ -29,8 +29,8 @@ func Health(program string, admin func(cmd *cobra.Command) (addr string, secure 
 	return &cobra.Command{
 		Use: "health", Short: "Ask the " + program + " on this machine whether it is ready", Args: cobra.NoArgs,
 		Long: `Asks /readyz of the operator's listener on this machine whether ` + program + ` is ready.
-It prints one line, and ends with 0 if it is, and with 1 if it is not or does not
-answer. It needs no token. Probes of containers use it.
+It prints one line. It exits with 0 if the program is ready, and with 1 if it is not
+ready or does not answer. It needs no token. Use it as a probe of a container.
 
 Give it the settings that ` + program + ` runs with: the same file, environment or flags. It
 needs only --admin-listen, and --admin-tls-cert if that is set.`,

@@ -21,7 +21,7 @@ func Info(env Env) *cobra.Command {
   rshub info --json`,
 	}, func(r *run, _ []string) error {
 		out := r.cmd.OutOrStdout()
-		raw, i, err := ask(r.cmd.Context(), r.client, "/api/v1/info", "it does not give a version", func(i admin.Info) bool { return i.Version != "" })
+		raw, i, err := ask(r.cmd.Context(), r.client, "/api/v1/info", "it does not report a version", func(i admin.Info) bool { return i.Version != "" })
 		if err != nil {
 			return err
 		}

@@ -12,12 +12,12 @@ import (
 
 // Notification is `rshub notification`.
 func Notification(env Env) *cobra.Command {
-	return Group("notification", "Look at one notification and how far it got", onItem(env, notifications, &cobra.Command{
+	return Group("notification", "Show one notification and its deliveries", onItem(env, notifications, &cobra.Command{
 		Use: "info ID", Short: "Show one notification, and to how many subscriptions it was delivered",
-		Long: `Shows a notification that is kept, and how many subscriptions got it, will get it
-and will not. Its id is in the hub's answer to the publish, in the Webhook-Id of
-each delivery and in ` + "`rshub topic notifications`" + `; so much of it as no other one
-begins like is enough.`,
+		Long: `Shows a retained notification, and how many subscriptions received it, wait for it and
+passed it over. Its id is in the hub's answer to the publish, in the Webhook-Id of each
+delivery and in ` + "`rshub topic notifications`" + `. A unique beginning of the
+id is enough.`,
 		Example: `  rshub notification info 01a1fde0-b7e1-783d-bab2-93400a88ebae
   rshub notification info 01a1fde0-b7e1-783d-bab2-93400a88ebae --json`,
 	}, nil, func(j *job[admin.NotificationStatus]) error {

@@ -60,7 +60,7 @@ func TestOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, _ := io.ReadAll(person) // it ends with an error, as terminals do
-	if !strings.Contains(string(shown), "Go on? [y/N]") || !strings.Contains(string(shown), "Forgotten: "+testTopic) {
+	if !strings.Contains(string(shown), "Go on? [y/N]") || !strings.Contains(string(shown), "Removed: "+testTopic) {
 		t.Errorf("%q", shown)
 	}
 }

@@ -22,8 +22,8 @@ func Refusals(env Env) *cobra.Command {
 		Long: `Shows the requests that all hubs on the store refused in the last 24 hours, the
 oldest first: publishes, pings, and subscriptions that were denied or that their
 callback did not confirm, each with the sentence that the requester got. The store
-keeps the latest 2,000. Of one requester few a minute are kept; "+N" says how many more
-there were. If others were left out too, the last line says how many.`,
+stores the latest 2,000. Of one requester it stores only a few a minute; "+N" says how
+many more there were. If others were left out too, the last line says how many.`,
 		Example: `  rshub refusals
   rshub refusals --kind publish --topic https://example.org/changes/
   rshub refusals --json | jq -r .detail`,
@@ -53,12 +53,12 @@ there were. If others were left out too, the last line says how many.`,
 			return err
 		}
 		if kept.LeftOut > 0 {
-			say(r.cmd.ErrOrStderr(), "The hubs keep the latest %d since %s; %d left out.\n", kept.Kept, kept.Since.UTC().Format(time.RFC3339), kept.LeftOut)
+			say(r.cmd.ErrOrStderr(), "The hubs store the latest %d since %s; %d are left out.\n", kept.Kept, kept.Since.UTC().Format(time.RFC3339), kept.LeftOut)
 		}
 		return nil
 	})
-	cmd.Flags().StringVar(&topic, "topic", "", "only those about the topic with this `URL`")
-	cmd.Flags().StringVar(&kind, "kind", "", "only those of this `KIND`: publish, ping, fetch, subscribe, unsubscribe or post")
+	cmd.Flags().StringVar(&topic, "topic", "", "only refusals about the topic with this `URL`")
+	cmd.Flags().StringVar(&kind, "kind", "", "only refusals of this `KIND`: publish, ping, fetch, subscribe, unsubscribe or post")
 	return cmd
 }
 

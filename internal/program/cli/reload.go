@@ -11,13 +11,13 @@ import (
 // Reload is `rshub reload`.
 func Reload(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
-		Use: "reload", Short: "Have a hub read its publishers, token and certificate again", Args: cobra.NoArgs,
-		Long: `Has a running hub read again, at once: the publishers file with the secrets that it
-names, the operator's token, and the certificate. The hub also looks at these files
-by itself every few seconds. All other settings take a restart.
+		Use: "reload", Short: "Make a hub read its publishers, token and certificate again", Args: cobra.NoArgs,
+		Long: `Makes a running hub read these again at once: the publishers file with the secrets that
+it names, the operator's token, and the certificate. The hub also checks these files by
+itself every few seconds. All other settings need a restart.
 
-A file with a mistake changes nothing: the hub goes on with what it read before, and
-the command says why and exits with 4.`,
+A file with a mistake changes nothing: the hub continues with what it read before. The
+command then says why and exits with 4.`,
 		Example: `  rshub token revoke library && rshub reload`,
 	}, func(r *run, _ []string) error {
 		return report(r, http.MethodPost, "/api/v1/reload", nil, func(done admin.ReloadAnswer) error {

@@ -34,12 +34,12 @@ func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
 	f.flags, f.dev = flags, "127.0.0.1:"+port
 	f.public.prefix, f.admin.prefix = "--", "--admin-"
 	flags.StringVar(&f.public.addr, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
-	flags.StringVar(&f.public.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; with it --listen speaks https alone")
+	flags.StringVar(&f.public.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; --listen then serves only https")
 	flags.StringVar(&f.public.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
-	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, which may have any number of the connections; repeatable")
+	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, for which there is no limit of connections; repeatable")
 	flags.StringVar(&f.admin.addr, "admin-listen", "", "`ADDR` of the operator's listener, such as 127.0.0.1:9090: health at /livez and /readyz, /metrics (default: none)")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the bearer token of the operator's listener, at least 16 characters, read again when it changes; required unless --admin-listen is a loopback address")
-	flags.StringVar(&f.admin.cert, "admin-tls-cert", "", "`FILE` with the certificate of --admin-listen and its chain (PEM), read again when it changes; with it --admin-listen speaks https alone")
+	flags.StringVar(&f.admin.cert, "admin-tls-cert", "", "`FILE` with the certificate of --admin-listen and its chain (PEM), read again when it changes; --admin-listen then serves only https")
 	flags.StringVar(&f.admin.key, "admin-tls-key", "", "`FILE` with the private key of --admin-tls-cert (PEM), read again when it changes")
 }
 

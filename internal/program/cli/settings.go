@@ -211,7 +211,7 @@ default, all commented out. It does not overwrite a file.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it has no secrets, and the program's user reads it
 			if errors.Is(err, os.ErrExist) {
-				return Fail(ExitRefused, "%s is there already, and stays as it is", args[0])
+				return Fail(ExitRefused, "%s exists already; nothing was changed", args[0])
 			}
 			if err != nil {
 				return err

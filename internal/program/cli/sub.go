@@ -24,7 +24,7 @@ var states = []string{"pending", "active", "failing", "paused", "ended"}
 
 // Subscription is `rshub sub`.
 func Subscription(env Env) *cobra.Command {
-	return Group("sub", "Look at the subscriptions of a hub, and act on them",
+	return Group("sub", "Show and change the subscriptions of a hub",
 		subList(env), subInfo(env), subAttempts(env), subGaps(env), subRetry(env), subReplay(env),
 		subPause(env), subResume(env), subVerify(env), subLink(env), subRemove(env), subAll(env))
 }
@@ -33,9 +33,9 @@ func subList(env Env) *cobra.Command {
 	var f subFilter
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: cobra.NoArgs,
-		Long: `Lists subscriptions, by id. LAG is how many notifications a subscription is
-behind its topic, and by how much time; LAST how its last attempt ended and how
-many failed in a row; NEXT when the next one is due.`,
+		Long: `Lists subscriptions, by id. LAG is how many notifications a subscription is behind its
+topic, and by how much time. LAST is how its last attempt ended and how many failed in
+a row. NEXT is when the next one is due.`,
 		Example: `  rshub sub ls
   rshub sub ls --state failing
   rshub sub ls --topic https://example.org/changes/ --host reader.example.net
@@ -55,9 +55,9 @@ many failed in a row; NEXT when the next one is due.`,
 type subFilter struct{ topic, state, host string }
 
 func (f *subFilter) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.topic, "topic", "", "only those to this topic, given as its `URL` or id")
-	cmd.Flags().StringVar(&f.state, "state", "", "only those in this `STATE`: pending, active, failing, paused or ended")
-	cmd.Flags().StringVar(&f.host, "host", "", "only those with a callback at this `HOST`, with or without its port")
+	cmd.Flags().StringVar(&f.topic, "topic", "", "only subscriptions to this topic, given as its `URL` or id")
+	cmd.Flags().StringVar(&f.state, "state", "", "only subscriptions in this `STATE`: pending, active, failing, paused or ended")
+	cmd.Flags().StringVar(&f.host, "host", "", "only subscriptions with a callback at this `HOST`, with or without its port")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
@@ -175,7 +175,7 @@ func oneSub(env Env, cmd *cobra.Command, do func(j *job[admin.Subscription]) err
 func subInfo(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "info ID", Short: "Show one subscription",
-		Long: "Shows where a subscription stands: how far it got, how its last attempt went and\nwhen the next one is due.\n\n" + subArgs,
+		Long: "Shows the state of a subscription: what it received, the result of its last attempt\nand when the next one is due.\n\n" + subArgs,
 		Example: `  rshub sub info 0b9c2a17
   rshub sub info --topic https://example.org/changes/ \
       --callback https://reader.example.net/cb`,

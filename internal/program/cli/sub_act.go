@@ -17,7 +17,7 @@ import (
 func subAttempts(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "attempts ID", Short: "List the failed deliveries of a subscription",
-		Long: "Lists the deliveries that failed and the first one after them that did not, the\nlatest 50, oldest first.\n\n" + subArgs,
+		Long: "Lists the latest 50 failed deliveries and the first success after each, oldest first.\n\n" + subArgs,
 		Example: `  rshub sub attempts 0b9c2a17
   rshub sub attempts 0b9c2a17 --json`,
 	}, func(j *job[admin.Subscription]) error {
@@ -62,8 +62,8 @@ func subGaps(env Env) *cobra.Command {
 
 func subRetry(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
-		Use: "retry ID", Short: "Try now what a subscription waits for",
-		Long: "Tries at once what waits for its time: the next delivery to a subscription that\nfails, or the verification of one that is pending.\n" + takesEffect + subArgs,
+		Use: "retry ID", Short: "Make the next attempt of a subscription now",
+		Long: "Makes the next attempt at once: the next delivery if a subscription fails, or its\nverification if it is pending.\n" + takesEffect + subArgs,
 		Example: `  rshub sub retry 0b9c2a17
   rshub sub ls --state failing --json | jq -r .id | xargs -n1 rshub sub retry`,
 	}, func(j *job[admin.Subscription]) error {
@@ -84,24 +84,24 @@ func subRetry(env Env) *cobra.Command {
 func subReplay(env Env) *cobra.Command {
 	var from time.Time
 	cmd := &cobra.Command{
-		Use: "replay ID --since TIME", Short: "Deliver again what a subscription got since a time",
-		Long: "Delivers again, in order, every kept notification whose `until` is after --since.\nWhat was not delivered yet stays due.\n" + takesEffect + subArgs,
+		Use: "replay ID --since TIME", Short: "Deliver again what a subscription received since a time",
+		Long: "Delivers again, in order, every retained notification whose `until` is after --since.\nNotifications that were not delivered yet are delivered, too.\n" + takesEffect + subArgs,
 		Example: `  rshub sub replay 0b9c2a17 --since 2h
   rshub sub replay 0b9c2a17 --since 2026-01-31T12:00:00Z
   rshub sub replay --topic https://example.org/changes/ \
       --callback https://reader.example.net/cb --since 1d`,
 	}
-	cmd.Flags().Var(since(&from), "since", "`TIME` after which they end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.Flags().Var(since(&from), "since", "deliver notifications that end after this `TIME`: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if from.IsZero() {
-			return Fail(ExitUsage, "since when? Say --since 2h, or --since and a datetime")
+			return Fail(ExitUsage, "--since is missing: give a time ago such as --since 2h, or a datetime")
 		}
 		return nil
 	}
 	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
 		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/replay", admin.ReplayRequest{Since: from.UTC()}, func(r admin.Replay) string {
 			if r.Notifications == 0 {
-				return "Nothing that is kept ends after " + instant(from) + "; nothing is delivered again."
+				return "No retained notification ends after " + instant(from) + "; nothing is delivered again."
 			}
 			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from) + "."
 		})
@@ -131,8 +131,8 @@ func behind(s admin.Subscription) string {
 
 func subPause(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
-		Use: "pause ID", Short: "Keep everything from a subscription until it is resumed",
-		Long: "Keeps everything from a subscription until `rshub sub resume`. Its lease goes on, and\nso does the retention of its topic: what is deleted meanwhile becomes a gap.\n" + takesEffect + subArgs,
+		Use: "pause ID", Short: "Stop deliveries to a subscription until it is resumed",
+		Long: "Stops deliveries to a subscription until `rshub sub resume`. Its lease continues, and\nso does the retention of its topic: what is trimmed meanwhile becomes a gap.\n" + takesEffect + subArgs,
 		Example: `  rshub sub pause 0b9c2a17
   rshub sub ls --state paused`,
 	}, func(j *job[admin.Subscription]) error {
@@ -157,7 +157,7 @@ func subResume(env Env) *cobra.Command {
 func subVerify(env Env) *cobra.Command {
 	return oneSub(env, &cobra.Command{
 		Use: "verify ID", Short: "Ask a callback again whether it wants its topic",
-		Long: "Sends the callback the verification request again, with the rest of its lease, and\nshows what it answers. Nothing changes, whatever that is. The exit code is 4 if it does\nnot confirm.\n\n" + subArgs,
+		Long: "Sends the callback the verification request again, with the rest of its lease, and\nshows the answer. It changes nothing. The exit code is 4 if the callback does not\nconfirm.\n\n" + subArgs,
 		Example: `  rshub sub verify 0b9c2a17
   rshub sub verify 0b9c2a17 --json`,
 	}, func(j *job[admin.Subscription]) error {
@@ -188,8 +188,8 @@ func subVerify(env Env) *cobra.Command {
 func subLink(env Env) *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{
-		Use: "link ID", Short: "Make a link for a subscriber to the page of its subscription",
-		Long: "Makes a link to a page that shows one subscription: its state, its failed deliveries\nand its gaps. Whoever has the link may also retry and replay, at a low rate, and\nnothing else. It is good for 7 days. The hub needs --subscriber-pages.\n\n" + subArgs,
+		Use: "link ID", Short: "Create a link for a subscriber to the page of its subscription",
+		Long: "Creates a link to a page that shows one subscription: its state, its failed deliveries\nand its gaps. Anyone with the link may also retry and replay, at a low rate, and do\nnothing else. The link is valid for 7 days. The hub needs --subscriber-pages.\n\n" + subArgs,
 		Example: `  rshub sub link 0b9c2a17
   rshub sub link 0b9c2a17 --revoke`,
 	}
@@ -203,7 +203,7 @@ func subLink(env Env) *cobra.Command {
 		}
 		return report(j.run, http.MethodPost, at, nil, func(l admin.Link) error {
 			say(j.cmd.OutOrStdout(), "%s\n", Line(l.URL))
-			say(j.cmd.ErrOrStderr(), "Good until %s. Whoever has the link may use it; --revoke ends it.\n", instant(l.ExpiresAt))
+			say(j.cmd.ErrOrStderr(), "Valid until %s. Anyone with the link may use it; --revoke ends it.\n", instant(l.ExpiresAt))
 			return nil
 		})
 	})
@@ -213,7 +213,7 @@ func subRemove(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm ID", Short: "End a subscription, and notify its callback",
-		Long: "Ends a subscription at once. Its callback gets nothing more but a notice that says\nso (hub.mode=denied); to get anything again its subscriber has to subscribe again.\n" + takesEffect + subArgs,
+		Long: "Ends a subscription at once. Its callback gets only a notice that says so\n(hub.mode=denied). To receive anything again, the subscriber has to subscribe again.\n" + takesEffect + subArgs,
 		Example: `  rshub sub rm 0b9c2a17
   rshub sub rm 0b9c2a17 --yes`,
 	}

@@ -39,11 +39,11 @@ func subAll(env Env) *cobra.Command {
 		names = append(names, a.name)
 	}
 	cmd := &cobra.Command{
-		Use: "all ACTION", Short: "Do something with all subscriptions of a filter",
-		Long: `Does one of retry, replay, pause, resume and rm with all subscriptions that
---topic, --state and --host select; without these, with all of the hub. What an
-action means is in the help of that command. It counts them and asks before it does
-something that subscribers notice.`,
+		Use: "all ACTION", Short: "Retry, replay, pause, resume or end all subscriptions of a filter",
+		Long: `Does retry, replay, pause, resume or rm with all subscriptions that --topic, --state
+and --host select; without these, with all subscriptions. The help of the command for
+one subscription explains the action. If subscribers would notice it, this command
+first shows how many subscriptions are selected, and asks.`,
 		Example: `  rshub sub all retry --state failing
   rshub sub all pause --host reader.example.net
   rshub sub all replay --topic https://example.org/changes/ --since 2h --yes`,
@@ -51,7 +51,7 @@ something that subscribers notice.`,
 		Args:      Exactly("action"),
 	}
 	f.add(cmd)
-	cmd.Flags().Var(since(&from), "since", "`TIME` of a replay, after which notifications end: a datetime, or how long ago as in 90s, 2h or 7d")
+	cmd.Flags().Var(since(&from), "since", "with replay: deliver notifications that end after this `TIME`: a datetime, or how long ago as in 90s, 2h or 7d")
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return new(clientFlags).onHub(env, jsonWhole, cmd, func(r *run, args []string) error {
 		at := slices.Index(names, args[0])
@@ -93,7 +93,7 @@ something that subscribers notice.`,
 		}
 		switch {
 		case err != nil:
-			return Fail(ExitPartial, "the others were not done: %w", err)
+			return Fail(ExitPartial, "the others were not changed: %w", err)
 		case m.Failed > 0:
 			return Fail(ExitPartial, "%s failed: %s", quantity.Count(int64(m.Failed), "subscription", "subscriptions"), Line(m.Error))
 		}

@@ -41,9 +41,8 @@ func Top(env Env) *cobra.Command {
 		Use: "top", Short: "Show how all hubs are, and what fails", Args: cobra.NoArgs,
 		Long: `Shows whether all hubs on the store are well, when the first loss is due, which
 subscriptions have failed the longest and why, and what happened in the last hour.
-On a terminal it is shown anew every two seconds; q leaves. Elsewhere, and with
---once, it is printed once. A browser shows the same at /ui/ of the operator's
-listener.`,
+On a terminal it is updated every two seconds; q ends it. Elsewhere, and with --once,
+it is printed once. A browser shows the same at /ui/ of the operator's listener.`,
 		Example: `  rshub top
   rshub top --once
   rshub top --json | jq .first_loss`,
@@ -64,13 +63,13 @@ listener.`,
 		_, err = io.WriteString(out, s.text())
 		return err
 	})
-	cmd.Flags().BoolVar(&once, "once", false, "print it once, also on a terminal")
+	cmd.Flags().BoolVar(&once, "once", false, "print once and end, also on a terminal")
 	return cmd
 }
 
 // askNow asks a hub how all hubs are.
 func askNow(ctx context.Context, c *client) (raw json.RawMessage, now admin.Now, err error) {
-	return ask(ctx, c, nowPath, "it does not say how the hubs are", func(now admin.Now) bool { return len(now.Hubs) > 0 })
+	return ask(ctx, c, nowPath, "it does not report the state of the hubs", func(now admin.Now) bool { return len(now.Hubs) > 0 })
 }
 
 // screenful is what `rshub top` shows.

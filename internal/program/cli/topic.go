@@ -20,7 +20,7 @@ begins like it.`
 
 // Topic is `rshub topic`.
 func Topic(env Env) *cobra.Command {
-	return Group("topic", "Look at the topics of a hub, reset or remove one",
+	return Group("topic", "Show the topics of a hub, reset or remove one",
 		topicList(env), topicInfo(env), topicNotifications(env), topicReset(env), topicRemove(env))
 }
 
@@ -31,7 +31,7 @@ func topicList(env Env) *cobra.Command {
   rshub topic ls --json | jq -r 'select(.gaps != []) | .url'     those with gaps`,
 	}, func(r *run, _ []string) error {
 		return table[admin.Topic]{
-			path: topics.path, none: "This hub has no topic yet: one begins with its first notification.",
+			path: topics.path, none: "This hub has no topic yet. The first notification creates one.",
 			row: func(t admin.Topic, now time.Time) []cell {
 				return []cell{
 					{"ID", asID, t.ID},
@@ -73,7 +73,7 @@ func ping(f *admin.Fetch, now time.Time) string {
 func topicInfo(env Env) *cobra.Command {
 	return onItem(env, topics, &cobra.Command{
 		Use: "info URL|ID", Short: "Show one topic",
-		Long: "Shows where a topic stands: its last interval, what is kept of it, its gaps, and\nwhat came of the last ping.\n\n" + topicArgs,
+		Long: "Shows the state of a topic: its last interval, its retained notifications, its gaps,\nand the result of its last ping.\n\n" + topicArgs,
 		Example: `  rshub topic info https://example.org/changes/
   rshub topic info 6ba7b810 --json`,
 	}, nil, func(j *job[admin.Topic]) error {
@@ -122,7 +122,7 @@ func pause(p admin.Pause, now time.Time) string {
 	if p.PassedOver {
 		return "no more: " + which + " is damaged and is passed over: " + p.Error
 	}
-	return which + " is damaged since " + moment(p.Since, now) + "; subscriptions that lack it wait, and pass it over " +
+	return which + " is damaged since " + moment(p.Since, now) + "; subscriptions that have not received it wait, and pass it over " +
 		moment(p.PassedOverAt, now) + ": " + p.Error
 }
 
@@ -161,20 +161,20 @@ func topicNotifications(env Env) *cobra.Command {
 	var from, at time.Time
 	var newest bool
 	cmd := &cobra.Command{
-		Use: "notifications URL|ID", Short: "List the notifications of a topic that are kept, oldest first",
-		Long: "Lists the notifications of a topic that retention has left, oldest first. ENTRIES\ncounts the changes: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
+		Use: "notifications URL|ID", Short: "List the retained notifications of a topic, oldest first",
+		Long: "Lists the retained notifications of a topic, oldest first. ENTRIES counts the\nchanges: " + resourcesync.ChangeSigns() + ".\n\n" + topicArgs,
 		Example: `  rshub topic notifications https://example.org/changes/
   rshub topic notifications https://example.org/changes/ --since 2h
   rshub topic notifications https://example.org/changes/ --newest | head
   rshub topic notifications https://example.org/changes/ --at 2026-01-31T12:00:00Z
   rshub topic notifications 6ba7b810 --since 2026-01-31T12:00:00Z --json`,
 	}
-	cmd.Flags().Var(since(&from), "since", "only those that end after this `TIME`: a datetime, or how long ago as in 2h")
-	cmd.Flags().Var(since(&at), "at", "only the one whose interval this `TIME` is in: a datetime, or how long ago as in 2h")
+	cmd.Flags().Var(since(&from), "since", "only notifications that end after this `TIME`: a datetime, or how long ago as in 2h")
+	cmd.Flags().Var(since(&at), "at", "only the notification whose interval contains this `TIME`: a datetime, or how long ago as in 2h")
 	cmd.Flags().BoolVar(&newest, "newest", false, "the newest first")
 	cmd.MarkFlagsMutuallyExclusive("newest", "since", "at")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
-		query, none := url.Values{}, "No notification of this topic is kept."
+		query, none := url.Values{}, "This topic has no retained notification."
 		if newest {
 			query.Set("order", "newest")
 		}
@@ -213,9 +213,9 @@ func topicReset(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "reset URL|ID", Short: "Let the next notification of a topic start anywhere",
-		Long: `Forgets where the next notification of a topic has to start, for a Source that
-lost its place, and of which kind it has to be. The next one may then start
-anywhere and be of any kind; what lies between is recorded as a gap.
+		Long: `Lets the next notification of a topic start anywhere and be of any kind. Use it for a
+Source that no longer knows where it has to start. The time in between is recorded as a
+gap.
 
 ` + topicArgs,
 		Example: `  rshub topic reset https://example.org/changes/
@@ -223,7 +223,7 @@ anywhere and be of any kind; what lies between is recorded as a gap.
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
-		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between will be lost as a gap.", j.item.URL, cmp.Or(nextFrom(j.item), "no particular time"))
+		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between is lost and becomes a gap.", j.item.URL, cmp.Or(nextFrom(j.item), "no particular time"))
 		if err := confirm(j.cmd, j.env, yes, what); err != nil {
 			return err
 		}

@@ -13,20 +13,20 @@ import (
 func topicRemove(env Env) *cobra.Command {
 	var yes, force bool
 	cmd := &cobra.Command{
-		Use: "rm URL|ID", Short: "Forget a topic with its journal",
-		Long: `Forgets a topic: its notifications, its gaps, and where the next one has to start.
-Its Source may publish again at any time, and then starts anywhere.
+		Use: "rm URL|ID", Short: "Remove a topic with its journal",
+		Long: `Removes a topic: its notifications, its gaps, and where the next one has to start. Its
+Source may publish again at any time, and may then start anywhere.
 
-A topic with active subscriptions is refused (exit code 4). --force ends them first:
-what they did not get is recorded as a gap, and each callback is notified
-(hub.mode=denied). A command that was broken off is finished by the same command.
+If the topic has active subscriptions, the command refuses (exit code 4). --force ends
+them first: what they did not get is recorded as a gap, and each callback is notified
+(hub.mode=denied). If the command was interrupted, run it again to finish.
 
 ` + topicArgs,
 		Example: `  rshub topic rm https://example.org/changes/
   rshub topic rm https://example.org/changes/ --force --yes`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
-	cmd.Flags().BoolVar(&force, "force", false, "end active subscriptions as well")
+	cmd.Flags().BoolVar(&force, "force", false, "also end active subscriptions")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
 		if err := confirmRemoval(j, yes, force); err != nil {
 			return err
@@ -43,9 +43,9 @@ func confirmRemoval(j *job[admin.Topic], yes, force bool) error {
 		n = *t.Subscriptions
 	}
 	if _, asked := j.env.terminal(j.cmd.InOrStdin()); asked && !yes && n > 0 && !force {
-		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or have them ended with --force", Line(t.URL), n)
+		return Fail(ExitRefused, "%s has active subscriptions: %d. End them first, or use --force to end them", Line(t.URL), n)
 	}
-	what := "forget " + t.URL + " with " + quantity.Count(t.Retained.Entries, "notification", "notifications") + " that it keeps"
+	what := "remove " + t.URL + " with " + quantity.Count(t.Retained.Entries, "notification", "notifications") + " that it retains"
 	switch {
 	case force && t.Subscriptions == nil:
 		what += ", and end all its active subscriptions"
@@ -75,7 +75,7 @@ func removeTopic(j *job[admin.Topic], force bool) error {
 		if j.json {
 			return WriteJSON(j.cmd.OutOrStdout(), done)
 		}
-		text := "Forgotten: " + j.item.URL + "."
+		text := "Removed: " + j.item.URL + "."
 		if ended > 0 {
 			text += " " + quantity.Count(int64(ended), "subscription", "subscriptions") + " ended."
 		}

@@ -37,7 +37,7 @@ func Try(env Env) *cobra.Command {
 	within := Span(tryWithin)
 	cmd := &cobra.Command{
 		Use: "try", Short: "Publish a notification through a running hub, and receive it", Args: cobra.NoArgs,
-		Long: `Publishes a notification through a running hub, and receives it. For that it is a
+		Long: `Publishes a notification through a running hub, and receives it. The command acts as a
 Source and a subscriber: it serves a topic and a callback, subscribes with a
 secret, publishes, and checks the delivery and its signature. Then it removes the
 topic with its subscription.
@@ -50,11 +50,11 @@ of its --allow-cidr.`,
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8098", "`ADDR` to listen on")
 	cmd.Flags().StringVar(&host, "host", "", "`HOST` or address under which the hub reaches this command (default: that of --listen)")
 	cmd.Flags().StringVar(&hub, "hub", "", "`URL` at which to reach the hub (default: its public URL)")
-	cmd.Flags().Var(Positive(&within), "timeout", "`TIME` after which to give up")
+	cmd.Flags().Var(Positive(&within), "timeout", "give up after this `TIME`")
 	return new(clientFlags).onHub(env, jsonWhole, cmd, func(r *run, _ []string) error {
 		ctx, cancel := context.WithTimeoutCause(cmd.Context(), time.Duration(within), Fail(ExitFailure, "not done after %s", within.String()))
 		defer cancel()
-		_, info, err := ask(ctx, r.client, "/api/v1/info", "it does not give the hub's URL", func(i admin.Info) bool { return i.HubURL != "" })
+		_, info, err := ask(ctx, r.client, "/api/v1/info", "it does not report the hub's URL", func(i admin.Info) bool { return i.HubURL != "" })
 		if err != nil {
 			return err
 		}
@@ -160,14 +160,14 @@ func (t *tryout) run(ctx context.Context) (tried, error) {
 	select {
 	case d := <-t.delivered:
 		if !bytes.Equal(d.body, t.document) {
-			return tried{}, Fail(ExitFailure, "the hub delivers something else: %s", egress.Excerpt(d.body, maxExcerpt))
+			return tried{}, Fail(ExitFailure, "the hub delivered something else: %s", egress.Excerpt(d.body, maxExcerpt))
 		}
 		if err := websub.VerifySignature(d.signature, t.secret, d.body); err != nil {
 			return tried{}, Fail(ExitFailure, "the signature of the delivery: %w", err)
 		}
 		return tried{t.hub, t.topic, int64(len(d.body)), time.Since(began).Seconds()}, nil
 	case <-ctx.Done():
-		return tried{}, fmt.Errorf("the hub accepted the notification, and does not deliver it to %s: %w", t.callback, context.Cause(ctx))
+		return tried{}, fmt.Errorf("the hub accepted the notification, but does not deliver it to %s: %w", t.callback, context.Cause(ctx))
 	}
 }
 
@@ -249,7 +249,7 @@ func (t *tryout) confirm(w http.ResponseWriter, q url.Values) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = io.WriteString(w, q.Get(websub.ParamChallenge)) //nolint:gosec // plain text, marked as such
 	default:
-		http.Error(w, "This callback wants one subscription, and no other.", http.StatusNotFound)
+		http.Error(w, "This callback confirms only one subscription.", http.StatusNotFound)
 		return
 	}
 	select {
@@ -270,7 +270,7 @@ func (t *tryout) recorded(ctx context.Context, c *client) error {
 			return nil
 		}
 		if !clock.Sleep(ctx, recordedPoll) {
-			return fmt.Errorf("the hub delivered the notification, and does not record it: %w", context.Cause(ctx))
+			return fmt.Errorf("the hub delivered the notification, but does not record it: %w", context.Cause(ctx))
 		}
 	}
 }

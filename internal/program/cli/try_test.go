@@ -80,11 +80,11 @@ func (h *wrongHub) send(method, to string, body []byte, signature string) {
 // What a hub does wrong is no success.
 func TestTryNoticesWhatIsWrong(t *testing.T) {
 	for says, h := range map[string]*wrongHub{
-		"":                                {},
-		"denies the subscription: full":   {denies: true},
-		"does not deliver it":             {silent: true},
-		"the signature of the delivery":   {unsigned: true},
-		"the hub delivers something else": {changes: true},
+		"":                                 {},
+		"denies the subscription: full":    {denies: true},
+		"does not deliver it":              {silent: true},
+		"the signature of the delivery":    {unsigned: true},
+		"the hub delivered something else": {changes: true},
 	} {
 		t.Run(says, func(t *testing.T) {
 			h.t = t

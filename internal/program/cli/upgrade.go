@@ -23,7 +23,7 @@ const upgradePath = "/api/v1/upgrade"
 
 func upgradeStatus(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
-		Use: "status", Short: "Say whether an upgrade is to be finished", Args: cobra.NoArgs,
+		Use: "status", Short: "Show whether an upgrade is pending", Args: cobra.NoArgs,
 		Example: "  rshub upgrade status",
 	}, func(r *run, _ []string) error {
 		return report(r, http.MethodGet, upgradePath, nil, func(u admin.Upgrade) error {
@@ -41,9 +41,9 @@ func upgradeText(u admin.Upgrade) string {
 		fmt.Fprintf(&b, "No upgrade is pending. The hubs write format %d, the newest that they know.\n", u.Format)
 		return b.String()
 	case admin.UpgradeBegun:
-		fmt.Fprintf(&b, "The upgrade is being finished, or that broke off. The hubs write format %d; older versions can't open the store any more.\n", u.Format)
+		fmt.Fprintf(&b, "The upgrade is being finished, or was interrupted. The hubs write format %d; older versions can't open the store any more.\n", u.Format)
 	default:
-		fmt.Fprintf(&b, "An upgrade is pending. The hubs write format %d, which the version before this one reads too; then they will write format %d.\n", u.Format, u.Newest)
+		fmt.Fprintf(&b, "An upgrade is pending. The hubs write format %d, which the version before this one reads too. After the upgrade they write format %d.\n", u.Format, u.Newest)
 	}
 	if len(u.OlderHubs) > 0 {
 		b.WriteString("Hubs of an older version are running; upgrade or stop them first:\n")
@@ -52,18 +52,18 @@ func upgradeText(u admin.Upgrade) string {
 		}
 		return b.String()
 	}
-	b.WriteString("When you will not go back to that version, run: rshub upgrade finish\n")
+	b.WriteString("If you will not go back to that version, run: rshub upgrade finish\n")
 	return b.String()
 }
 
 func upgradeFinish(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "finish", Short: "Have the hubs write the newest format", Args: cobra.NoArgs,
-		Long: `Has all hubs on the store write its newest format. After that the version before this
-one can't open the store any more, so this can't be undone. It is refused while a hub
-of an older version is running, and takes as long as --owner-lease: so long such a hub
-may go unnoticed.`,
+		Use: "finish", Short: "Make the hubs write the newest format", Args: cobra.NoArgs,
+		Long: `Makes all hubs on the store write its newest format. After that the version before
+this one can't open the store any more, so this can't be undone. It is refused while a
+hub of an older version is running. It takes as long as --owner-lease, because such a
+hub may stay unnoticed for that time.`,
 		Example: "  rshub upgrade finish",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
@@ -73,7 +73,7 @@ may go unnoticed.`,
 			return err
 		}
 		if before.State != admin.UpgradeFinished {
-			what := fmt.Sprintf("have the hubs write format %d. The version before this one can't open the store after that.", before.Newest)
+			what := fmt.Sprintf("make the hubs write format %d. The version before this one can't open the store after that.", before.Newest)
 			if err := confirm(r.cmd, r.env, yes, what); err != nil {
 				return err
 			}

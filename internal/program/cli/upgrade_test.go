@@ -26,11 +26,11 @@ func TestUpgrade(t *testing.T) {
 		t.Helper()
 		command(t, vars, "", "upgrade", "status").want(t, ExitOK, want...)
 	}
-	status("An upgrade is pending. The hubs write format 1,", "then they will write format 2.", "run: rshub upgrade finish")
+	status("An upgrade is pending. The hubs write format 1,", "After the upgrade they write format 2.", "run: rshub upgrade finish")
 	state.OlderHubs = []string{"north (v0.8.0)"}
 	status("upgrade or stop them first:\n  north (v0.8.0)\n")
 	state.State, state.OlderHubs = admin.UpgradeBegun, nil
-	status("broke off", "run: rshub upgrade finish")
+	status("was interrupted", "run: rshub upgrade finish")
 	command(t, vars, "", "upgrade", "finish").want(t, ExitUsage, "The version before this one can't open the store after that", "--yes")
 	if finished != 0 {
 		t.Error("it was finished without a question")

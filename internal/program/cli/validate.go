@@ -55,9 +55,9 @@ is not called or its server refuses, 5 if the server can't be reached.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each document")
-	flags.BoolVar(&f.o.Strict, "strict", false, "fail where there would be a warning")
-	flags.BoolVar(&f.o.Follow, "follow", false, "check the documents that are listed, too, and whether they agree")
-	flags.Var(AtLeast(&f.o.MaxDocuments, 1), "max-documents", "look at `N` documents at most with --follow")
+	flags.BoolVar(&f.o.Strict, "strict", false, "treat warnings as failures")
+	flags.BoolVar(&f.o.Follow, "follow", false, "also check the listed documents, and whether they agree with the list")
+	flags.Var(AtLeast(&f.o.MaxDocuments, 1), "max-documents", "with --follow, check at most `N` documents")
 	flags.Var(Size(&f.o.MaxPackage, 0), "max-package", "with --follow, fetch packages of dumps up to this `SIZE`, such as 64MiB; 0: none")
 	flags.Var(&f.pause, "pause", "`TIME` between two requests to one host")
 	f.call.Add(flags, "allow loopback and private addresses")

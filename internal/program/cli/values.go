@@ -104,7 +104,7 @@ func since(t *time.Time) pflag.Value {
 // http or https URL with a host. It does not ask whether the host exists.
 func CheckAddress(name, raw string) error {
 	if u, err := url.Parse(raw); err != nil || !examine.IsWeb(u) {
-		return Fail(ExitUsage, "%s %q is no http or https URL of a host; write it like https://example.org/", name, raw)
+		return Fail(ExitUsage, "%s %q is not an http or https URL of a host; write it like https://example.org/", name, raw)
 	}
 	return nil
 }
