@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +124,27 @@ func (h *hub) inFailing(n int) {
 	})
 }
 
-// measure tells how long the answers of each page take.
+// processor is the time for which processors have worked for the hub, which other programs on the
+// machine hardly change.
+func (h *hub) processor(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third on
+	var ticks time.Duration
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond
+}
+
+// measure tells how long the answers of each page take, and how long the hub works for one.
 func measure(t *testing.T, h *hub) {
 	t.Helper()
 	id := func(topic string) string { return journal.TopicID(topic).String() }
@@ -143,7 +165,7 @@ func measure(t *testing.T, h *hub) {
 		"notifications/" + newest(wideTopic), "notifications/" + newest(deepTopic), "refusals", "publishers", "settings", "hub", "find?q=" + url.QueryEscape(deepTopic), "login",
 	} {
 		var took []time.Duration
-		size := 0
+		size, busy := 0, h.processor(t)
 		for first := time.Now(); len(took) < timings && (len(took) < 20 || time.Since(first) < 5*time.Second); {
 			begin := time.Now()
 			status, body := send(t, http.MethodGet, h.admin+"ui/"+path, nil, nil)
@@ -159,6 +181,7 @@ func measure(t *testing.T, h *hub) {
 			note = "  over " + wanted.String()
 		}
 		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-		t.Logf("%3d answers  p50 %7.1f ms  p99 %7.1f ms  %6.1f KB  /ui/%s%s", len(took), ms(p50), ms(p99), float64(size)/1024, cmp.Or(strings.ReplaceAll(path, id(deepTopic), "DEEP"), ""), note)
+		each := (h.processor(t) - busy) / time.Duration(len(took))
+		t.Logf("%3d answers  p50 %7.1f ms  p99 %7.1f ms  processor %6.1f ms  %6.1f KB  /ui/%s%s", len(took), ms(p50), ms(p99), ms(each), float64(size)/1024, cmp.Or(strings.ReplaceAll(path, id(deepTopic), "DEEP"), ""), note)
 	}
 }
