@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/destination"
 )
 
 // exitNever is the exit code of a command that will never be done with a change:
@@ -31,30 +33,46 @@ const termFor = 10 * time.Second
 // command with more, and the Source decides how long a value is. Standard input has all of it.
 const longestVariable = 32 << 10
 
-// command is what --exec runs, and where its output goes.
+// command is what --exec or --on-change runs, and where its output goes.
 type command struct {
 	line        string
 	out, errOut io.Writer
+	limit       time.Duration // after it the command is ended, which counts as a failure; 0: never
+	source      string        // the name or address of the Source; empty: there is one topic
+	file        string        // the path of the file in the copy; empty: there is no copy
 }
 
 // run runs the command for one change and returns its exit code.
 func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err error) {
 	n := newNotification(c)
 	n.add(c)
+	n.Source, n.File = x.source, x.file
 	input, err := json.Marshal(n)
 	if err != nil {
 		return -1, err
+	}
+	if x.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, x.limit, fmt.Errorf("it did not end within %v", x.limit))
+		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", x.line) //nolint:gosec // it is the user's own
 	cmd.Stdin = bytes.NewReader(append(input, '\n'))
 	cmd.Stdout, cmd.Stderr = x.out, x.errOut
 	cmd.Env = append(os.Environ(), environment(c)...)
+	if x.file != "" {
+		cmd.Env = append(cmd.Env, variable("RSSUB_FILE", x.file), variable("RSSUB_SOURCE_NAME", x.source))
+	}
 	// Signal the processes that the shell has started too, so that none of them is left over when
 	// the next start runs the command again.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = termFor
 	err = cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what ignored the first signal
+		return -1, context.Cause(ctx)
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exit.ExitCode(), nil
@@ -63,6 +81,21 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 		return -1, err
 	}
 	return 0, nil
+}
+
+// hand returns what runs the command for each file of a copy that was copied or deleted.
+func (x command) hand(log *slog.Logger, dir string) func(context.Context, destination.Event) error {
+	return func(ctx context.Context, e destination.Event) error {
+		x := x
+		x.file = filepath.Join(dir, filepath.FromSlash(e.Path))
+		c := &subscriber.Change{NotificationID: e.NotificationID, Entry: resourcesync.Entry{
+			Loc: e.URL, Change: e.Change, Datetime: e.ChangedAt, Length: e.Bytes, HasLength: e.Change != resourcesync.Deleted, Hash: e.Hash,
+		}}
+		if !x.untilDone(ctx, log, c) {
+			return ctx.Err()
+		}
+		return nil
+	}
 }
 
 // untilDone runs the command for a change until it says that it is done with.
@@ -111,13 +144,15 @@ func environment(c *subscriber.Change) []string {
 	case c.Content != nil:
 		kind = "content"
 	}
-	env := []string{
-		"RSSUB_CHANGE=" + string(kind), "RSSUB_URL=" + c.Loc, "RSSUB_DATETIME=" + at(c.Datetime), "RSSUB_LENGTH=" + length,
-		"RSSUB_HASH=" + c.Hash, "RSSUB_TYPE=" + first(c.Type, c.MediaType), "RSSUB_NOTIFICATION_ID=" + c.NotificationID,
-		"RSSUB_FROM=" + at(c.From), "RSSUB_UNTIL=" + at(c.Until), "RSSUB_REPAIRED=" + strconv.FormatBool(c.Repaired),
+	return []string{
+		variable("RSSUB_CHANGE", string(kind)), variable("RSSUB_URL", c.Loc), variable("RSSUB_DATETIME", at(c.Datetime)), variable("RSSUB_LENGTH", length),
+		variable("RSSUB_HASH", c.Hash), variable("RSSUB_TYPE", first(c.Type, c.MediaType)), variable("RSSUB_NOTIFICATION_ID", c.NotificationID),
+		variable("RSSUB_FROM", at(c.From)), variable("RSSUB_UNTIL", at(c.Until)), variable("RSSUB_REPAIRED", strconv.FormatBool(c.Repaired)),
 	}
-	for i, v := range env {
-		env[i] = strings.ReplaceAll(v[:min(len(v), longestVariable)], "\x00", "")
-	}
-	return env
+}
+
+// variable returns a variable of the environment, cut off where no system would accept it.
+func variable(name, value string) string {
+	v := name + "=" + value
+	return strings.ReplaceAll(v[:min(len(v), longestVariable)], "\x00", "")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
+	"github.com/rshub/rshub/subscriber/destination"
 )
 
 // What a Source says reaches the command in its environment and on its standard
@@ -24,7 +25,7 @@ func TestCommandIsTold(t *testing.T) {
 		NotificationID: "n1", From: time.Unix(0, 0), Until: time.Unix(1, 5), Repaired: true,
 	}
 	var out, errOut bytes.Buffer
-	x := command{`printf '%s|' "$RSSUB_CHANGE" "$(printf %.35s "$RSSUB_URL")" "$RSSUB_LENGTH" "$RSSUB_FROM" "$RSSUB_UNTIL" "$RSSUB_REPAIRED" "$RSSUB_DATETIME"; wc -c; echo told >&2`, &out, &errOut}
+	x := command{line: `printf '%s|' "$RSSUB_CHANGE" "$(printf %.35s "$RSSUB_URL")" "$RSSUB_LENGTH" "$RSSUB_FROM" "$RSSUB_UNTIL" "$RSSUB_REPAIRED" "$RSSUB_DATETIME"; wc -c; echo told >&2`, out: &out, errOut: &errOut}
 	if code, err := x.run(t.Context(), c); code != 0 || err != nil {
 		t.Fatal(code, err)
 	}
@@ -51,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 		if want {
 			ctx = t.Context()
 		}
-		if done := (command{line, &out, &out}).untilDone(ctx, log, &subscriber.Change{}); done != want {
+		if done := (command{line: line, out: &out, errOut: &out}).untilDone(ctx, log, &subscriber.Change{}); done != want {
 			t.Errorf("%s: done is %v", line, done)
 		}
 		cancel()
@@ -63,7 +64,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
-	x := command{`sh -c 'echo $$ > "$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done' '` + file + `'; true`, os.Stdout, &out}
+	x := command{line: `sh -c 'echo $$ > "$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done' '` + file + `'; true`, out: os.Stdout, errOut: &out}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _, _ = x.run(ctx, &subscriber.Change{}) }()
 	var raw []byte
@@ -86,6 +87,37 @@ func TestNothingIsLeftOver(t *testing.T) {
 		if time.Now().After(deadline) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("what the shell had started runs on")
+		}
+	}
+}
+
+// --on-change gets the file and what happened to it. A run that hangs is ended with all that it
+// started, also where that ignores the first signal, and counts as a failure.
+func TestOnChange(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.DiscardHandler)
+	x := command{line: `printf '%s|' "$RSSUB_CHANGE" "$RSSUB_URL" "$RSSUB_FILE" "$RSSUB_SOURCE_NAME" "$RSSUB_LENGTH"; cat`, out: &out, errOut: &out, source: "books"}
+	err := x.hand(log, "/copy")(t.Context(), destination.Event{What: destination.Copied, Change: "updated", URL: "https://a.example/x", Path: "a.example/x", Bytes: 3, Hash: "md5:00"})
+	want := `updated|https://a.example/x|/copy/a.example/x|books|3|{"source":"books","file":"/copy/a.example/x","changes":[{"change":"updated","url":"https://a.example/x","length":3,"hash":"md5:00"}]}` + "\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s\n%s", err, &out, want)
+	}
+	pid := filepath.Join(t.TempDir(), "pid")
+	x = command{line: `sh -c 'echo $$ > ` + pid + `; while :; do sleep 0.05; done' & wait`, out: os.Stdout, errOut: os.Stderr, limit: 300 * time.Millisecond}
+	if code, err := x.run(t.Context(), &subscriber.Change{}); code != -1 || err == nil || !strings.Contains(err.Error(), "it did not end within 300ms") {
+		t.Errorf("%d %v", code, err)
+	}
+	raw, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); syscall.Kill(n, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what the command started goes on")
 		}
 	}
 }

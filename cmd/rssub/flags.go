@@ -46,6 +46,8 @@ type copyFlags struct {
 	lease, checkEvery cli.Span
 	poll              cli.Span // 0: a hub is subscribed at
 	hold              cli.Span
+	onChange          string   // a command; empty: none
+	changeLimit       cli.Span // of a run of it
 }
 
 // add adds the flags that all commands on a copy have.
@@ -90,6 +92,25 @@ func (f *copyFlags) addSubscription(flags *pflag.FlagSet) {
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "check the Change List for changes that were not pushed every `TIME`; off: never")
 	addHoldFor(flags, &f.hold)
+}
+
+// addActions adds those about what follows from a change.
+func (f *copyFlags) addActions(flags *pflag.FlagSet) {
+	f.changeLimit = cli.Span(10 * time.Minute)
+	flags.StringVar(&f.onChange, "on-change", "", "run `CMD` by the shell for each file that was copied or deleted, when it is in place")
+	flags.Var(cli.Positive(&f.changeLimit), "on-change-limit", "`TIME` after which a run of --on-change is ended, and tried again")
+}
+
+// onChangeOf returns what runs --on-change for a copy; nil: nothing is to be run.
+func (f *copyFlags) onChangeOf(cmd *cobra.Command, source, dir string, log *slog.Logger) func(context.Context, destination.Event) error {
+	if f.onChange == "" {
+		return nil
+	}
+	if whole, err := filepath.Abs(dir); err == nil { // the command may be in another folder
+		dir = whole
+	}
+	x := command{line: f.onChange, out: cli.Raw(cmd.ErrOrStderr()), errOut: cli.Raw(cmd.ErrOrStderr()), limit: span(f.changeLimit), source: source}
+	return x.hand(log, dir)
 }
 
 // addCallback adds the flag that says where hubs find the Destination.

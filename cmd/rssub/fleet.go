@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/program/cli"
@@ -43,7 +42,11 @@ func (f *copyFlags) checkSources(cmd *cobra.Command, source string) ([]destinati
 	if err := f.checkPoll(cmd); err != nil {
 		return nil, err
 	}
-	members, err := f.readSources(cmd.Flags())
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	members, err := f.readSources(cmd, log)
 	if err != nil {
 		return nil, cli.WrongSettings(err)
 	}
@@ -77,7 +80,7 @@ func (f *copyFlags) followAll(cmd *cobra.Command, args []string, server *cli.Ser
 		return &cli.Error{Code: cli.ExitFailure, Err: err}
 	}
 	defer func() { _ = fleet.Close() }()
-	s := &sources{flags: f, command: cmd.Flags(), log: o.Log, fleet: fleet, files: files, lines: &lines{w: cmd.OutOrStdout(), json: f.json}}
+	s := &sources{flags: f, command: cmd, log: o.Log, fleet: fleet, files: files, lines: &lines{w: cmd.OutOrStdout(), json: f.json}}
 	if err := s.set(members); err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (f *copyFlags) followAll(cmd *cobra.Command, args []string, server *cli.Ser
 // sources has a Fleet follow what the file of --sources says.
 type sources struct {
 	flags   *copyFlags
-	command *pflag.FlagSet
+	command *cobra.Command
 	log     *slog.Logger
 	fleet   *destination.Fleet
 	files   *ingress.Watched
@@ -157,7 +160,7 @@ func (s *sources) watch(ctx context.Context) {
 func (s *sources) reload() {
 	s.files.Take(s.flags.sources)
 	had := s.names()
-	members, err := s.flags.readSources(s.command)
+	members, err := s.flags.readSources(s.command, s.log)
 	if err == nil {
 		err = s.set(members)
 	}

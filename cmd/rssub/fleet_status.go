@@ -19,7 +19,7 @@ const notFollowed = "not followed yet"
 
 // printFleet prints the status of the Sources of a file, and of those that are being left.
 func (f *copyFlags) printFleet(cmd *cobra.Command, asJSON bool) error {
-	members, wrong := f.readSources(cmd.Flags())
+	members, wrong := f.readSources(cmd, nil)
 	all, err := destination.ReadFleet(f.fleetDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		all, err = []destination.MemberStatus{}, nil

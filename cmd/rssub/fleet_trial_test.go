@@ -34,6 +34,7 @@ const trialMost = 3 * time.Second
 type trial struct {
 	*field
 	dir, file, addr string
+	ran             string // the file to which --on-change writes
 	pid             int
 
 	mu    sync.Mutex
@@ -65,7 +66,10 @@ func (x *trial) start() (end func(syscall.Signal)) {
 		x.t.Fatal(err)
 	}
 	cmd := exec.CommandContext(x.t.Context(), self)
-	cmd.Args = []string{"rssub", "follow", "--sources", x.file, "--dir", x.dir, "--dev", "--listen", x.addr, "--json", "--log-level", "warn"}
+	cmd.Args = []string{
+		"rssub", "follow", "--sources", x.file, "--dir", x.dir, "--dev", "--listen", x.addr, "--json", "--log-level", "warn",
+		"--on-change", `printf '%s %s %s\n' "$RSSUB_SOURCE_NAME" "$RSSUB_CHANGE" "$RSSUB_HASH" >> ` + x.ran,
+	}
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -199,6 +203,7 @@ func (x *trial) figures() string {
 func TestManySources(t *testing.T) {
 	x := &trial{field: newField(t, *trialOf), dir: t.TempDir(), addr: ports.Addr(), lines: map[string]time.Time{}}
 	x.file = filepath.Join(t.TempDir(), "sources.yaml")
+	x.ran = filepath.Join(t.TempDir(), "ran")
 	x.write(x.sources)
 	well := x.healthy()
 	began := time.Now()
@@ -233,5 +238,24 @@ func TestManySources(t *testing.T) {
 	}
 	took = x.round(well[1:], "later ")
 	t.Logf("later changes: %v (median), %v (longest); %s", took[len(took)/2], took[len(took)-1], x.figures())
+	x.until("handed to the command", well[1:], x.handed)
 	end(syscall.SIGTERM)
+}
+
+// handed reports whether --on-change was run for what the Source has now, also for what came
+// when the process was killed.
+func (x *trial) handed(p *plot) bool {
+	raw, _ := os.ReadFile(x.ran)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.files {
+		found := false
+		for line := range strings.Lines(string(raw)) {
+			found = found || strings.HasPrefix(line, p.name+" ") && strings.Contains(line, p.entry(name).Hash)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }

@@ -40,6 +40,14 @@ wrong delays no other one. The file is read again when it changes, and at SIGHUP
 with a mistake changes nothing. A Source that is taken out is unsubscribed, and its copy
 stays.
 
+With --on-change a command is run for each file that was copied or deleted, in order, when
+the file is in place. It gets a line of JSON and variables as that of rssub listen --exec,
+also RSSUB_FILE, the path of the file, and RSSUB_SOURCE_NAME. RSSUB_CHANGE is created,
+updated or deleted, whichever happened to the file. Exit code 0 means that it is done,
+65 that it never will be. After anything else, or after --on-change-limit, it is run
+again, after a second at first, and the next ones wait; copying continues, unless 10,000
+wait. After a crash it is run again for the last ones. Its output goes to stderr.
+
 It prints a line for each file that it copied or deleted, or failed to.
 
 --admin-listen serves the health of the copy at /livez and /readyz, and metrics for
@@ -76,6 +84,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 				m.event(e)
 				print.update("", e)
 			}
+			o.Hand = f.onChangeOf(cmd, o.Source, f.dir, o.Log)
 			c, err := f.open(o)
 			if err != nil {
 				return err
@@ -105,6 +114,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 	f.addBaseline(cmd.Flags())
 	f.addSubscription(cmd.Flags())
 	f.addCallback(cmd.Flags())
+	f.addActions(cmd.Flags())
 	cmd.Flags().StringVar(&f.sources, "sources", "", "YAML `FILE` with many Sources, read again when it changes; --dir is the folder with a folder for each of their copies then")
 	server.Add(cmd.Flags(), "8095", takes)
 	return cmd, func(cmd *cobra.Command) error { return f.check(cmd, source) }

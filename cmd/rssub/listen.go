@@ -176,7 +176,7 @@ func unsubscribe(ctx context.Context, s *subscriber.Subscriber) error {
 
 // handOn prints notifications, or runs a command for each change, until ctx ends.
 func (f *listenFlags) handOn(ctx context.Context, s *subscriber.Subscriber, out, errOut io.Writer) error {
-	exec := command{f.command, cli.Raw(out), cli.Raw(errOut)}
+	exec := command{line: f.command, out: cli.Raw(out), errOut: cli.Raw(errOut)}
 	var n *notification
 	for c := range s.Changes(ctx) {
 		switch {
@@ -210,6 +210,8 @@ const maxLine = 50_000
 
 // notification is one line of output.
 type notification struct {
+	Source         string    `json:"source,omitempty"` // of --on-change: its name or address
+	File           string    `json:"file,omitempty"`   // of --on-change: the path of the file in the copy
 	NotificationID string    `json:"notification_id,omitempty"`
 	From           time.Time `json:"from,omitzero"`
 	Until          time.Time `json:"until,omitzero"`

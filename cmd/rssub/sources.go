@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/program/cli"
@@ -31,6 +33,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 	f.addCopy(flags)
 	f.addBaseline(flags)
 	f.addSubscription(flags)
+	f.addActions(flags)
 }
 
 // notInherited are the flags of the command that say something else there than in an entry.
@@ -55,7 +58,8 @@ func newSourceFlags(command *pflag.FlagSet) (*sourceFlags, *pflag.FlagSet) {
 }
 
 // readSources reads the file of --sources. The error has a line for each mistake.
-func (f *copyFlags) readSources(command *pflag.FlagSet) ([]destination.Member, error) {
+func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destination.Member, error) {
+	command := cmd.Flags()
 	all := map[*pflag.FlagSet]*sourceFlags{}
 	items, err := config.ReadItems(f.sources, "sources", func() *pflag.FlagSet {
 		one, flags := newSourceFlags(command)
@@ -66,7 +70,9 @@ func (f *copyFlags) readSources(command *pflag.FlagSet) ([]destination.Member, e
 	var members []destination.Member
 	names := map[string]string{} // the entry of each name
 	for _, item := range items {
-		m, err := f.member(all[item.Flags], item.Flags)
+		one := all[item.Flags]
+		m, err := f.member(one, item.Flags)
+		m.Options.Hand = one.onChangeOf(cmd, m.Name, one.dir, log)
 		key := strings.ToLower(m.Name)
 		switch {
 		case err != nil:

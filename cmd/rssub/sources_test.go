@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
@@ -18,10 +18,10 @@ import (
 func readFile(t *testing.T, text string, args ...string) ([]destination.Member, error) {
 	t.Helper()
 	var f copyFlags
-	command := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.addCopy(command)
-	f.addSubscription(command)
-	if err := command.Parse(args); err != nil {
+	command := &cobra.Command{}
+	f.addCopy(command.Flags())
+	f.addSubscription(command.Flags())
+	if err := command.Flags().Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	f.sources = filepath.Join(t.TempDir(), "sources.yaml")
@@ -31,7 +31,7 @@ func readFile(t *testing.T, text string, args ...string) ([]destination.Member, 
 	if err := os.WriteFile(filepath.Join(filepath.Dir(f.sources), "token"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	members, err := f.readSources(command)
+	members, err := f.readSources(command, nil)
 	if err != nil {
 		return nil, cli.Fail(1, "%s", strings.ReplaceAll(err.Error(), f.sources, "sources.yaml"))
 	}

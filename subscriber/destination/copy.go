@@ -95,6 +95,9 @@ func (c *Copy) assemble() error {
 	c.fetcher = &fetcher{maxFile: c.o.MaxFile, log: c.log, web: c.web, tree: c.tree, state: c.state, space: c.space}
 	c.lists = &lists{dir: &c.o.StateDir, most: c.o.MaxEntries, large: biglist.Warner(c.log), web: c.web, fetcher: c.fetcher}
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
+	if c.reconciler.handover, err = openHandover(&c.o); err != nil {
+		return err
+	}
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
 	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}}
 	if c.o.DryRun {
@@ -146,6 +149,9 @@ func (c *Copy) Close() error {
 	var err error
 	if c.state != nil {
 		err = errors.Join(c.writeStatus(), c.state.db.Close())
+	}
+	if c.reconciler != nil {
+		err = errors.Join(err, c.reconciler.handover.close())
 	}
 	if c.tree != nil {
 		_ = c.tree.root.Close()

@@ -31,6 +31,7 @@ const (
 
 	startEvery  = 20 * time.Millisecond // a member begins
 	opensAtOnce = 4
+	handsAtOnce = 8
 )
 
 // FleetOptions configure a Fleet. Dir is required. A zero elsewhere stands for the default
@@ -83,6 +84,7 @@ type Fleet struct {
 	shared    *shared
 	baselines turns
 	opens     turns
+	hands     turns // calls of Options.Hand
 	bodies    room
 	end       func()
 	changed   clock.Signal
@@ -121,7 +123,7 @@ func (f *Fleet) open() error {
 		}
 		o.Client, f.end = client, client.CloseIdleConnections
 	}
-	f.log, f.shared, f.baselines, f.opens = o.Log, newShared(o.Parallel, o.Total), newTurns(o.Baselines), newTurns(opensAtOnce)
+	f.log, f.shared, f.baselines, f.opens, f.hands = o.Log, newShared(o.Parallel, o.Total), newTurns(o.Baselines), newTurns(opensAtOnce), newTurns(handsAtOnce)
 	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), disk.Mark(o.Dir)); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() { c.keepStatus(ctx) })
 	wg.Go(func() { c.serveSnapshots(ctx) })
+	wg.Go(func() { c.reconciler.handover.run(ctx) })
 	return c.follower.run(ctx)
 }
 

@@ -167,6 +167,16 @@ func (m *member) with(ctx context.Context, o Options, state string, do func(*Cop
 	f := m.fleet
 	o.Parallel, o.Allow, o.Client, o.Log = f.o.Parallel, f.o.Allow, f.o.Client, m.log
 	o.party, o.turn = f.shared.join(), f.baselines.begin
+	if hand := o.Hand; hand != nil {
+		o.Hand = func(ctx context.Context, e Event) error {
+			end, err := f.hands.begin(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer end()
+			return hand(ctx, e)
+		}
+	}
 	done, err := f.opens.begin(ctx, nil)
 	if err != nil {
 		return err

@@ -104,6 +104,12 @@ type Options struct {
 	Event    func(Event)
 	Progress func(Progress)
 
+	// Hand, if not nil, is called for each file that was copied or deleted while Follow runs, when
+	// it is in place: in order, one at a time, and again after an error or a crash. Event.Change
+	// says what happened to the file: it was created, updated or deleted. Hand may take its time; but
+	// while 10,000 events wait for it, nothing more is copied.
+	Hand func(context.Context, Event) error
+
 	end func() // closes the idle connections of our own Client; nil: the Client is the caller's
 	// What copies of a Fleet share. Party bounds requests; nil: there are no others. Turn waits
 	// until a baseline may be made, and end gives the turn on.

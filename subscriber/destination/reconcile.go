@@ -23,6 +23,7 @@ type reconciler struct {
 	claims   claims
 	deleting sync.Mutex // locked while deletions use up Options.MaxDelete
 	done     atomic.Int64
+	handover *handover // nil: nobody wants events
 }
 
 // progressed returns a number that grows with each resource and each 64 KiB.

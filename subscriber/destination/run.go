@@ -50,7 +50,7 @@ func (r *reconciler) carryOut(ctx context.Context, t *tally, what string, total 
 	one := &run{reconciler: r, tally: t, results: make(chan result, few(storeSome)), stop: cancel}
 	one.Progress = Progress{What: what, Total: total, Began: time.Now(), CurrentlyFor: r.o.Source}
 	var recorder, workers sync.WaitGroup
-	recorder.Go(one.record)
+	recorder.Go(func() { one.record(ctx) })
 	queues := map[string]chan desired{}
 	var failed error
 	for w, err := range wants {
@@ -129,12 +129,12 @@ func fatal(err error) bool {
 }
 
 // record stores results until there are no more.
-func (r *run) record() {
+func (r *run) record(ctx context.Context) {
 	timer := time.NewTimer(storeIn)
 	defer timer.Stop()
 	var batch []result
 	flush := func() {
-		if err := r.store(batch); err != nil {
+		if err := r.store(ctx, batch); err != nil {
 			r.stop(err) // fetch nothing that cannot be recorded
 		}
 		batch = batch[:0]
@@ -159,7 +159,7 @@ func (r *run) record() {
 }
 
 // store makes results durable, and reports them.
-func (r *run) store(batch []result) error {
+func (r *run) store(ctx context.Context, batch []result) error {
 	c, d := r.reconciler, records{}
 	defer func() {
 		for i := range batch {
@@ -175,6 +175,9 @@ func (r *run) store(batch []result) error {
 		}
 	}
 	if len(d) > 0 && !c.o.DryRun {
+		if err := c.handover.add(ctx, c.handed(batch)); err != nil {
+			return err
+		}
 		if err := c.state.store(d, c.tree.fold, time.Now()); err != nil {
 			return err
 		}

@@ -174,9 +174,9 @@ func fromFlags(fs *pflag.FlagSet) layer {
 }
 
 // notOurs matches variables that begin as settings do and are none. The operator's commands
-// read the first, and `rssub listen --exec` sets the second. Kubernetes sets the others in every
+// read the first, and `rssub listen --exec` and `rssub follow --on-change` set the second. Kubernetes sets the others in every
 // pod of a namespace that has a Service whose name begins with that of a program.
-var notOurs = regexp.MustCompile(`^RSHUB_ADMIN_URL$|^RSSUB_(CHANGE|URL|DATETIME|LENGTH|HASH|TYPE|NOTIFICATION_ID|FROM|UNTIL|REPAIRED)$|^RS(?:HUB|PUB|SUB)(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var notOurs = regexp.MustCompile(`^RSHUB_ADMIN_URL$|^RSSUB_(CHANGE|URL|DATETIME|LENGTH|HASH|TYPE|NOTIFICATION_ID|FROM|UNTIL|REPAIRED|FILE|SOURCE_NAME)$|^RS(?:HUB|PUB|SUB)(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // fromEnv reads the variables that begin with prefix. An unknown one is an error, like an
 // unknown flag: a mistyped RSHUB_PUBLISH_AUTH must not open the hub silently.
