@@ -83,12 +83,12 @@ var table = map[string]room{
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
-	"validate":      {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
-	"subscriptions": {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
-	"cluster":       {layer: "1", may: "internal/base/clock"},
-	"publisher/catalogue":    {layer: "1", may: "resourcesync internal/base/nearest"},
-	"publisher":     {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
-	"subscriber":    {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock internal/base/quiet"},
+	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
+	"subscriptions":       {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
+	"cluster":             {layer: "1", may: "internal/base/clock"},
+	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/nearest"},
+	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
+	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source":       {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock", third: "fsnotify"},
 	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},

@@ -152,10 +152,10 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 	}
 	for want, bad := range map[string]string{
 		"name that folder as the root of contents": `{"path":"a"}`,
-		"leave out the url":                    `{"url":"https://source.example.org/data/a"}`,
-		"DOC-60":                               `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
-		"type":                                 `{"url":"https://repo.example.org/x","type":"plain"}`,
-		"pri":                                  `{"url":"https://repo.example.org/x","links":[{"rel":"via","href":"https://example.org/","pri":1000000000}]}`,
+		"leave out the url":                        `{"url":"https://source.example.org/data/a"}`,
+		"DOC-60":                                   `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
+		"type":                                     `{"url":"https://repo.example.org/x","type":"plain"}`,
+		"pri":                                      `{"url":"https://repo.example.org/x","links":[{"rel":"via","href":"https://example.org/","pri":1000000000}]}`,
 	} {
 		got, err := r.scan(bad, itemLine("a", "2"), itemLine("b", "1"), ending(3))
 		r.want(want, got, err)
