@@ -71,7 +71,9 @@ var table = map[string]room{
 	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity":  {layer: "0"},
-	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest", third: "yaml pflag"},
+	// Files of keys and values, with the line of everything that is wrong.
+	"internal/base/yamlfile":  {layer: "0b", may: "internal/base/nearest", third: "yaml"},
+	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest internal/base/yamlfile", third: "yaml pflag"},
 	// The log of the three commands.
 	"internal/base/logs": {layer: "0", third: "zap"},
 	// What somebody meant who wrote a name that does not exist.

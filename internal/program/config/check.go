@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/base/yamlfile"
 )
 
 // finish reads the files that settings name, and checks the settings against each other.
@@ -136,7 +138,7 @@ func (c *Config) readCAs() error {
 	if c.CAFile == "" {
 		return nil
 	}
-	data, err := readSmall(c.CAFile)
+	data, err := yamlfile.Read(c.CAFile)
 	if err != nil {
 		return err
 	}

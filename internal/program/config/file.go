@@ -1,25 +1,17 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/rshub/rshub/internal/base/nearest"
+	"github.com/rshub/rshub/internal/base/yamlfile"
 )
-
-// maxFile is the largest size, in bytes, of the files that this package reads.
-const maxFile = 1 << 20
 
 // fromFile reads a YAML file of settings.
 func fromFile(path string, table []setting) (layer, []error) {
-	data, err := readSmall(path)
+	data, err := yamlfile.Read(path)
 	if err != nil {
 		return layer{}, []error{fmt.Errorf("the settings file: %w", err)}
 	}
@@ -28,7 +20,7 @@ func fromFile(path string, table []setting) (layer, []error) {
 
 // parseFile reads the settings in data; path is for the messages.
 func parseFile(path string, data []byte, table []setting) (layer, []error) {
-	root, err := parseYAML(path, data)
+	root, err := yamlfile.Parse(path, data)
 	if err != nil || root == nil {
 		return layer{}, []error{err}
 	}
@@ -44,8 +36,8 @@ func parseFile(path string, data []byte, table []setting) (layer, []error) {
 // keysOf reads the keys of a mapping, which are settings.
 func keysOf(path string, n *yaml.Node, known map[string]*setting) (layer, []error) {
 	l := layer{}
-	errs := eachKey(path, n, known, func(s *setting, n *yaml.Node, from string) error {
-		text, err := scalars(n)
+	errs := yamlfile.Keys(path, n, known, func(s *setting, n *yaml.Node, from string) error {
+		text, err := yamlfile.Scalars(n)
 		switch {
 		case err != nil:
 			return err
@@ -56,93 +48,4 @@ func keysOf(path string, n *yaml.Node, known map[string]*setting) (layer, []erro
 		return nil
 	})
 	return l, errs
-}
-
-// parseYAML returns the mapping that data holds; nil: data is empty.
-func parseYAML(path string, data []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil // an empty file sets nothing
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
-	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: it has more than one YAML document; write all in one", path)
-	}
-	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return nil, nil // only comments
-	}
-	return doc.Content[0], nil
-}
-
-// eachKey calls do for each key of a mapping, with the entry of known, the key's value and its
-// place. It returns an error with the place for each key that is unknown or repeated, or that
-// do refuses.
-func eachKey[T any](path string, n *yaml.Node, known map[string]T, do func(what T, value *yaml.Node, from string) error) []error {
-	if n.Kind != yaml.MappingNode {
-		return []error{fmt.Errorf("%s:%d: write keys and values here, such as `name: value`", path, n.Line)}
-	}
-	var errs []error
-	seen := map[string]int{}
-	for pair := range slices.Chunk(n.Content, 2) {
-		key, value := pair[0], pair[1]
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
-		from := fmt.Sprintf("%s:%d", path, key.Line)
-		what, ok := known[key.Value]
-		switch {
-		case !ok || key.Kind != yaml.ScalarNode:
-			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", from, key.Value, nearest.DidYouMean(key.Value, slices.Collect(maps.Keys(known)))))
-		case seen[key.Value] > 0:
-			errs = append(errs, fmt.Errorf("%s: %s was set before, in line %d", from, key.Value, seen[key.Value]))
-		default:
-			if err := do(what, value, from); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: %w", from, key.Value, err))
-			}
-		}
-		seen[key.Value] = key.Line
-	}
-	return errs
-}
-
-// scalars returns a scalar, or the scalars of a list, as they are written.
-func scalars(n *yaml.Node) ([]string, error) {
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
-		return nil, errors.New("it has no value; leave the key out for the default")
-	case n.Kind == yaml.ScalarNode:
-		return []string{n.Value}, nil
-	case n.Kind != yaml.SequenceNode:
-		return nil, errors.New("it has keys below it; write a value")
-	}
-	text := []string{}
-	for _, item := range n.Content {
-		if item.Kind == yaml.AliasNode {
-			item = item.Alias
-		}
-		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-			return nil, errors.New("a list may have only plain values")
-		}
-		text = append(text, item.Value)
-	}
-	return text, nil
-}
-
-// readSmall reads a file of at most maxFile bytes.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > maxFile:
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return data, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rshub/rshub/internal/base/yamlfile"
+
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -29,7 +31,7 @@ const defaultsKey = "defaults"
 // one of its own. The error joins one for each mistake, with file and line. With it come the
 // entries that could be read.
 func ReadItems(path, list string, fresh func() *pflag.FlagSet) ([]Item, error) {
-	data, err := readSmall(path)
+	data, err := yamlfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +39,7 @@ func ReadItems(path, list string, fresh func() *pflag.FlagSet) ([]Item, error) {
 }
 
 func parseItems(path string, data []byte, list string, fresh func() *pflag.FlagSet) ([]Item, error) {
-	root, err := parseYAML(path, data)
+	root, err := yamlfile.Parse(path, data)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func parseItems(path string, data []byte, list string, fresh func() *pflag.FlagS
 	var defaults layer
 	var entries []*yaml.Node
 	var errs []error
-	errs = append(errs, eachKey(path, root, map[string]bool{defaultsKey: true, list: false}, func(isDefaults bool, n *yaml.Node, _ string) error {
+	errs = append(errs, yamlfile.Keys(path, root, map[string]bool{defaultsKey: true, list: false}, func(isDefaults bool, n *yaml.Node, _ string) error {
 		switch {
 		case isDefaults:
 			values, wrong := itemValues(path, n, fresh())

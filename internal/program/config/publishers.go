@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/rshub/rshub/internal/base/yamlfile"
+
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -37,7 +39,7 @@ var ErrNoPublishersFile = errors.New("there is no publishers file")
 // joins one for each mistake, with file and line. With it come the publishers that could be
 // read.
 func ReadPublishers(path string) ([]Publisher, error) {
-	data, err := readSmall(path)
+	data, err := yamlfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNoPublishersFile, err)
 	}
@@ -48,14 +50,14 @@ func ReadPublishers(path string) ([]Publisher, error) {
 }
 
 func parsePublishers(path string, data []byte) ([]Publisher, error) {
-	root, err := parseYAML(path, data)
+	root, err := yamlfile.Parse(path, data)
 	if err != nil || root == nil {
 		return nil, err
 	}
 	var list []Publisher
 	var errs []error
 	names, tokens := map[string]bool{}, map[[32]byte]bool{}
-	errs = append(errs, eachKey(path, root, map[string]bool{"publishers": true}, func(_ bool, n *yaml.Node, _ string) error {
+	errs = append(errs, yamlfile.Keys(path, root, map[string]bool{"publishers": true}, func(_ bool, n *yaml.Node, _ string) error {
 		if n.Tag == "!!null" {
 			return nil
 		}
@@ -91,14 +93,14 @@ func parsePublisher(path string, n *yaml.Node) (Publisher, []error) {
 		}
 		return [32]byte(raw), nil
 	}
-	errs := eachKey(path, n, map[string]func([]string) error{
+	errs := yamlfile.Keys(path, n, map[string]func([]string) error{
 		"name":             func(text []string) error { return single(text, &p.Name) },
 		"topics":           many(parsePattern, &p.Topics),
 		"reads":            many(parsePattern, &p.Reads),
 		"token_sha256":     many(hash, &p.TokenSHA256),
 		"hmac_secret_file": func(text []string) error { return readSecretBeside(path, text, &p) },
 	}, func(set func([]string) error, value *yaml.Node, _ string) error {
-		text, err := scalars(value)
+		text, err := yamlfile.Scalars(value)
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func readSecretBeside(path string, text []string, p *Publisher) error {
 
 // ReadSecret reads a secret from a file that contains nothing else except white space around it.
 func ReadSecret(path string) (Secret, error) {
-	data, err := readSmall(path)
+	data, err := yamlfile.Read(path)
 	secret := strings.TrimSpace(string(data))
 	switch {
 	case err != nil:

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rshub/rshub/internal/base/yamlfile"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -161,8 +163,8 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
 		return err
 	}
-	if text.Len() > maxFile {
-		return fmt.Errorf("%w: %s would have more than %d bytes, which no hub reads", ErrRefusedChange, path, maxFile)
+	if text.Len() > yamlfile.MaxSize {
+		return fmt.Errorf("%w: %s would have more than %d bytes, which no hub reads", ErrRefusedChange, path, yamlfile.MaxSize)
 	}
 	got, err := parsePublishers(path, text.Bytes())
 	if err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
@@ -186,7 +188,7 @@ func unwritable(path string, err error) error {
 // publishersNode reads a publishers file as YAML: the document, and the mapping in it.
 func publishersNode(path string) (doc, root *yaml.Node, err error) {
 	doc = new(yaml.Node)
-	data, err := readSmall(path)
+	data, err := yamlfile.Read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		doc.HeadComment = publishersHead

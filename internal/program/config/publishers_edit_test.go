@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rshub/rshub/internal/base/yamlfile"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -195,7 +197,7 @@ func TestTokenInEmptyFiles(t *testing.T) {
 
 // What a hub would not read is not written.
 func TestTokenFileStaysReadable(t *testing.T) {
-	text := "publishers: []\n#" + strings.Repeat("x", maxFile-100) + "\n"
+	text := "publishers: []\n#" + strings.Repeat("x", yamlfile.MaxSize-100) + "\n"
 	path := write(t, "publishers.yaml", text)
 	if err := AddToken(path, "a", []string{"*"}, sumA); !errors.Is(err, ErrRefusedChange) || readAll(t, path) != text {
 		t.Error(err)
