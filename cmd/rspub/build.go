@@ -36,7 +36,8 @@ func buildCommand() *cobra.Command {
 --public-url. The resources stay where they are: OUT/data becomes a link to the folder,
 or the web server serves the folder at data/ itself. A link shows everything in the
 folder. So if it has names that begin with a dot, or folders of state, no link is made
-unless you give --link-data, and the exit code is 1. Each document is also written
+unless you give --link-data, and the exit code is 1. With --resource-url there is no
+link: a web server has the resources already. Each document is also written
 compressed with gzip, for web servers that can use it (gzip_static).
 
 With --state-dir the command remembers the last run. Run it after changes, or every
@@ -114,6 +115,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	if err := f.build(ctx, s, sets); err != nil {
 		return err
 	}
+	warnOfResources(ctx, s, log)
 	slices.Sort(urls)
 	urls = slices.Compact(urls) // some are written more than once
 	if f.json {
@@ -153,15 +155,15 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 		return nil
 	}
 	for i, st := range s.Status().Sets {
-		if n := st.Folder.Hidden; n > 0 && !f.linkAnyway && !f.sets.hidden {
+		if n := st.Folder.Hidden; n > 0 && sets[i].ResourceURL == "" && !f.linkAnyway && !f.sets.hidden {
 			return cli.Fail(cli.ExitFailure, "the documents are written, but %s is not linked to %s: the folder has %d names that are not published, because they begin with a dot or are folders of state. A web server would show them. "+
 				"If there is an old link, remove it. Then move these names away, or give --link-data=false and configure the web server to serve the folder at data/ without them. --link-data makes the link all the same",
 				filepath.Join(f.out, st.Name, "data"), sets[i].Folder.Dir, n)
 		}
 	}
 	for _, x := range sets {
-		if x.Catalogue.Location != "" {
-			continue // the link would show what the catalogue does not list
+		if x.Catalogue.Location != "" || x.ResourceURL != "" {
+			continue // the link would show what the catalogue does not list, or another server has the resources
 		}
 		if err := linkData(x.Folder.Dir, filepath.Join(f.out, x.Name, "data")); err != nil {
 			return err

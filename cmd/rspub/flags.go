@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,9 @@ type setFlags struct {
 	dir          string
 	sets, ignore []string
 	catalogues   catalogueFlags
+	resourceURLs []string
+	rules        []string
+	ruleFiles    []ruleFile // of rules, once resolve has read them
 	hidden       bool
 	hiddenAllow  []string
 	rescan       cli.Span
@@ -85,6 +89,8 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dir, "dir", "", "the `FOLDER` to publish")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=FOLDER` to publish below /NAME/, with its own documents and topic; repeatable, instead of --dir")
 	f.catalogues.add(flags)
+	flags.StringArrayVar(&f.resourceURLs, "resource-url", nil, "`URL` at which a web server serves the folder already: resources are listed there and not served by rspub (default: data/ below --public-url). Of several sets each has the URL and its name; NAME=URL sets it for one set; repeatable")
+	flags.StringArrayVar(&f.rules, "rules", nil, "`FILE` with rules for links and attributes of resources; rspub serve reads it again when it changes. NAME=FILE sets it for one set, instead of the file for all; repeatable")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
 	flags.BoolVar(&f.hidden, "hidden", false, "also publish names that begin with a dot, such as .env and .ssh (default: of these, only .well-known/)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
@@ -118,7 +124,7 @@ func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
 	}
 	if f.dir != "" {
 		options.Dir = f.dir
-		return []source.Set{{Folder: options}}, nil
+		return f.complete([]source.Set{{Folder: options}})
 	}
 	for _, s := range f.sets {
 		name, dir, ok := strings.Cut(s, "=")
@@ -129,7 +135,63 @@ func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
 		o.Dir = dir
 		sets = append(sets, source.Set{Name: name, Folder: o})
 	}
-	return sets, nil
+	return f.complete(sets)
+}
+
+// complete adds to sets what flags say of all of them, or of one.
+func (f *setFlags) complete(sets []source.Set) ([]source.Set, error) {
+	err := perSet("--resource-url", f.resourceURLs, sets, func(s *source.Set, url string, named bool) error {
+		if !named && s.Name != "" {
+			url = strings.TrimSuffix(url, "/") + "/" + s.Name + "/"
+		}
+		s.ResourceURL = url
+		return nil
+	})
+	if err == nil {
+		err = f.readRules(sets)
+	}
+	return sets, err
+}
+
+// perSet calls do for each set with its value of a flag: the one that names the set, as
+// NAME=VALUE, or else the one for all sets. A name that no set has is part of the value.
+func perSet(flag string, values []string, sets []source.Set, do func(s *source.Set, value string, named bool) error) error {
+	given := make(map[string]string) // by the name of the set
+	for _, v := range values {
+		to, value := oneSet(v, sets)
+		switch before, twice := given[to]; {
+		case twice && to == all:
+			return cli.Fail(cli.ExitUsage, "%s is given twice for all sets, as %s and %s; write NAME=VALUE for one set", flag, before, value)
+		case twice:
+			return cli.Fail(cli.ExitUsage, "%s is given twice for the set %s", flag, to)
+		}
+		given[to] = value
+	}
+	for i := range sets {
+		value, named := given[sets[i].Name]
+		if !named {
+			value = given[all]
+		}
+		if value == "" {
+			continue
+		}
+		if err := do(&sets[i], value, named); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all stands for all sets. No set has that name.
+const all = "="
+
+// oneSet returns the name of the set that a value is for, and the value.
+func oneSet(v string, sets []source.Set) (name, value string) {
+	name, value, ok := strings.Cut(v, "=")
+	if ok && name != "" && slices.ContainsFunc(sets, func(s source.Set) bool { return s.Name == name }) {
+		return name, value
+	}
+	return all, v
 }
 
 // scheduleFlags say when documents are written and how long they are kept.

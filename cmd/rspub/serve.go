@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -214,13 +215,14 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 	go func() { ran <- s.Run(ctx) }()
 	log.Info("the Source listens", "event", "listening", "address", server.Addr().String(), "url", f.publicURL,
 		"description", s.DescriptionURL(), "hubs", strings.Join(f.hubs.hubs, " "))
-	checks := make(chan struct{})
-	go func() {
-		defer close(checks)
+	var checks sync.WaitGroup
+	checks.Go(func() { f.sets.watchRules(ctx, s, log) })
+	checks.Go(func() {
 		f.resumeHub(ctx, s, log)
 		f.checkSelf(ctx, s, log)
+		checkResources(ctx, s, log)
 		f.acceptDeletions(ctx, s, log)
-	}()
+	})
 
 	var err error
 	running := true
@@ -242,7 +244,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		if running {
 			err = errors.Join(err, <-ran)
 		}
-		<-checks
+		checks.Wait()
 	}()
 	select {
 	case <-drained:

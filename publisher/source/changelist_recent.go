@@ -141,8 +141,8 @@ func (s *composer) writeChanges(ctx context.Context, e *edition, path string, he
 				return
 			}
 			full = c.Seq
-			entry, ok := s.change(&c)
-			if err = errors.Join(err, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
+			entry, ok, failed := s.change(snap, &c)
+			if err = errors.Join(err, failed, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
 				return
 			}
 		}

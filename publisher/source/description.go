@@ -69,6 +69,10 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 		words = append(words, entry.Capability)
 	}
 	words = append(words, s.hubs...)
+	links := append([]resourcesync.Link{{Rel: "up", Href: s.above}}, s.composer.describes(func(rs *Rules) []resourceLink { return rs.set })...)
+	for _, l := range links[1:] {
+		words = append(words, l.Href+" "+l.Type)
+	}
 	if indexed {
 		words = append(words, changeListIndexPath)
 	}
@@ -79,7 +83,7 @@ func (s *set) capabilityList(e *edition, c *catalogue) error {
 	c.History.Capabilities = words
 	err := e.write(capabilityListPath, resourcesync.Head{
 		Capability: resourcesync.CapabilityList,
-		Links:      []resourcesync.Link{{Rel: "up", Href: s.above}},
+		Links:      links,
 	}, 0, each(entries))
 	if err == nil {
 		c.notify(resourcesync.CapabilityList, capabilityListPath, nil, existed)
@@ -93,11 +97,13 @@ func (s *Source) describe() error {
 	before, existed := s.site.current().Documents[descriptionPath]
 	e := s.site.edition()
 	defer e.discard()
+	head := resourcesync.Head{Capability: resourcesync.Description}
 	var entries []resourcesync.Entry
 	for _, x := range s.sets {
+		head.Links = append(head.Links, x.composer.describes(func(rs *Rules) []resourceLink { return rs.source })...)
 		entries = append(entries, resourcesync.Entry{Loc: x.composer.url(capabilityListPath), Capability: resourcesync.CapabilityList})
 	}
-	if err := e.write(descriptionPath, resourcesync.Head{Capability: resourcesync.Description}, 0, each(entries)); err != nil {
+	if err := e.write(descriptionPath, head, 0, each(entries)); err != nil {
 		return err
 	}
 	changed := e.last().SHA256 != before.SHA256

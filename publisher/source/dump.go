@@ -42,13 +42,13 @@ type dump struct {
 // writePackages writes the packages of a dump, each with at most PackageBytes and
 // packageEntries, at paths that begin with name. Span is what the dump as a whole is about.
 // There is at least one package.
-func (s *packager) writePackages(ctx context.Context, e *edition, name, capability string, span packaging, items iter.Seq2[item, error]) (d dump, err error) {
+func (s *packager) writePackages(ctx context.Context, e *edition, snap *Snapshot, name, capability string, span packaging, items iter.Seq2[item, error]) (d dump, err error) {
 	var gathered []item
 	var size int64
 	flush := func(until time.Time) error {
 		p := packaging{Path: fmt.Sprintf("dumps/%s-%d.zip", name, len(d.packages)+1), At: span.At, From: span.From, Until: until}
 		head := resourcesync.Head{Capability: capability, At: p.At, From: p.From, Until: p.Until, Links: []resourcesync.Link{s.composer.upLink()}}
-		left, err := s.writePackage(ctx, e, p.Path, head, gathered)
+		left, err := s.writePackage(ctx, e, snap, p.Path, head, gathered)
 		if err != nil {
 			return err
 		}
@@ -77,10 +77,10 @@ func (s *packager) writePackages(ctx context.Context, e *edition, name, capabili
 
 // writePackage writes a package of a dump (DOC-38, DOC-43). It leaves out items whose file
 // has changed since it was indexed, and returns them.
-func (s *packager) writePackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
+func (s *packager) writePackage(ctx context.Context, e *edition, snap *Snapshot, path string, h resourcesync.Head, items []item) (left []Resource, err error) {
 	try := packageTry{changed: make(map[int]bool)}
 	for {
-		at, err := s.tryPackage(ctx, e, path, h, items, &try)
+		at, err := s.tryPackage(ctx, e, snap, path, h, items, &try)
 		switch {
 		case errors.Is(err, errStale):
 			try.changed[at] = true // it was begun, so the package cannot be used
@@ -131,7 +131,7 @@ func openFile(name string) (f *os.File, size int64, err error) {
 
 // tryPackage tries once to write a package. With errStale it returns the number of the item
 // that caused it.
-func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
+func (s *packager) tryPackage(ctx context.Context, e *edition, snap *Snapshot, path string, h resourcesync.Head, items []item, try *packageTry) (at int, err error) {
 	err = e.compose(path, zipType, func(out io.Writer) error {
 		w, err := resourcesync.NewDumpWriter(out, h, try.options)
 		for i := 0; i < len(items) && err == nil; i++ {
@@ -140,7 +140,7 @@ func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h re
 			}
 			at = i
 			var packed bool
-			if packed, err = s.pack(ctx, w, i, &items[i]); err == nil && !packed {
+			if packed, err = s.pack(ctx, w, snap, i, &items[i]); err == nil && !packed {
 				try.changed[i] = true
 			}
 		}
@@ -155,15 +155,20 @@ func (s *packager) tryPackage(ctx context.Context, e *edition, path string, h re
 // pack writes one item. It returns false if it left the item out, because it saw that the
 // file had changed before it wrote anything of it. If it sees that later, the error wraps
 // errStale.
-func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, number int, x *item) (packed bool, err error) {
-	entry, ok := s.composer.entry(&x.resource)
-	if x.change != nil {
-		entry, ok = s.composer.change(x.change)
-		entry.Links = withoutPatches(entry.Links) // the package has the whole resource
+func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, snap *Snapshot, number int, x *item) (packed bool, err error) {
+	var entry resourcesync.Entry
+	var ok bool
+	if x.change == nil {
+		entry, ok, err = s.composer.entry(snap, &x.resource)
+	} else {
+		entry, ok, err = s.composer.change(snap, x.change)
 	}
+	entry.Links = withoutPatches(entry.Links) // the package would have to hold them
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
+	case err != nil:
+		return false, err
 	case !ok:
 		return true, nil // it is in no list either
 	case entry.Change.Removes():
@@ -271,7 +276,7 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 // out.
 func (s *packager) writeResourceDump(ctx context.Context, e *edition, snap *Snapshot) (x collection, left []Resource, err error) {
 	x = collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: fmt.Sprintf("archive/resourcedump-%d.xml", e.number)}
-	d, err := s.writePackages(ctx, e, fmt.Sprintf("resourcedump-%d", e.number), resourcesync.ResourceDumpManifest, packaging{At: snap.At}, func(yield func(item, error) bool) {
+	d, err := s.writePackages(ctx, e, snap, fmt.Sprintf("resourcedump-%d", e.number), resourcesync.ResourceDumpManifest, packaging{At: snap.At}, func(yield func(item, error) bool) {
 		for r, err := range snap.Resources() {
 			if !yield(item{resource: r}, err) {
 				return

@@ -31,13 +31,13 @@ func (s *set) buildChangeDumps(ctx context.Context) error {
 }
 
 func (s *set) buildChangeDump(ctx context.Context, snap *Snapshot, p period) error {
-	items, err := lastChanges(snap, p)
+	items, err := s.composer.lastChanges(snap, p)
 	if err != nil {
 		return err
 	}
 	e := s.shelf.edition()
 	defer e.discard()
-	left, err := s.packager.writeChangeDump(ctx, e, &p, items)
+	left, err := s.packager.writeChangeDump(ctx, e, snap, &p, items)
 	if err == nil {
 		err = s.renew(left)
 	}
@@ -59,8 +59,8 @@ func (s *set) buildChangeDump(ctx context.Context, snap *Snapshot, p period) err
 	})
 }
 
-// lastChanges returns the last change of each resource in a period, in order.
-func lastChanges(snap *Snapshot, p period) ([]item, error) {
+// lastChanges returns the last change at each URL in a period, in order.
+func (s *composer) lastChanges(snap *Snapshot, p period) ([]item, error) {
 	last := make(map[string]int)
 	var items []item
 	for c, err := range snap.Changes(p.After) {
@@ -70,10 +70,11 @@ func lastChanges(snap *Snapshot, p period) ([]item, error) {
 		if c.Seq > p.Last {
 			break
 		}
-		if i, ok := last[c.Resource.Key()]; ok {
+		at := s.urlOf(s.addressAt(c.Seq), &c.Resource)
+		if i, ok := last[at]; ok {
 			items[i].change = nil
 		}
-		last[c.Resource.Key()] = len(items)
+		last[at] = len(items)
 		items = append(items, item{resource: c.Resource, change: &c})
 	}
 	return slices.DeleteFunc(items, func(x item) bool { return x.change == nil }), nil
@@ -81,9 +82,9 @@ func lastChanges(snap *Snapshot, p period) ([]item, error) {
 
 // writeChangeDump writes the packages of a period, and the dump that lists them. It returns
 // what was left out.
-func (s *packager) writeChangeDump(ctx context.Context, e *edition, p *period, items []item) (left []Resource, err error) {
+func (s *packager) writeChangeDump(ctx context.Context, e *edition, snap *Snapshot, p *period, items []item) (left []Resource, err error) {
 	p.Dump = fmt.Sprintf("archive/changedump-%d.xml", p.After+1)
-	d, err := s.writePackages(ctx, e, fmt.Sprintf("changedump-%d", p.After+1), resourcesync.ChangeDumpManifest, packaging{From: p.From, Until: p.Until}, each(items))
+	d, err := s.writePackages(ctx, e, snap, fmt.Sprintf("changedump-%d", p.After+1), resourcesync.ChangeDumpManifest, packaging{From: p.From, Until: p.Until}, each(items))
 	if err != nil {
 		return nil, err
 	}

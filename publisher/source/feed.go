@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
 	var found []Change
 	for c, err := range snap.Changes(after) {
 		if err == nil && len(found) == fed {
-			err = s.record(ctx, found, offset)
+			err = s.record(ctx, snap, found, offset)
 			found = nil
 		}
 		if err != nil {
@@ -44,21 +45,23 @@ func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
 		}
 		found = append(found, c)
 	}
-	return s.record(ctx, found, offset)
+	return s.record(ctx, snap, found, offset)
 }
 
 // record records changes in the outbox, except those that no document can have.
-func (s *set) record(ctx context.Context, found []Change, offset uint64) error {
+func (s *set) record(ctx context.Context, snap *Snapshot, found []Change, offset uint64) error {
 	var changes []publisher.Change
+	var failed error
 	found = slices.DeleteFunc(found, func(c Change) bool {
-		entry, ok := s.composer.change(&c)
+		entry, ok, err := s.composer.change(snap, &c)
+		failed = cmp.Or(failed, err)
 		if ok {
 			changes = append(changes, publisher.Change{Seq: c.Seq + offset, At: c.At, Entry: entry})
 		}
 		return !ok
 	})
-	if len(found) == 0 {
-		return nil
+	if failed != nil || len(found) == 0 {
+		return failed
 	}
 	if err := s.changes.Record(ctx, changes...); err != nil {
 		return fmt.Errorf("recording changes: %w", err)

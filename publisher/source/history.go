@@ -12,6 +12,11 @@ import (
 type history struct {
 	// Site is the URL that the documents were written for.
 	Site string `json:"site"`
+	// Address is where the resources are listed. Moves are its former values. Arriving says that
+	// resources were logged as deleted at the last of these, and not yet as created.
+	Address  address `json:"address,omitzero"`
+	Moves    []move  `json:"moves,omitempty"`
+	Arriving bool    `json:"arriving,omitempty"`
 	// The open Change List begins at From, with the change after After. Its document is
 	// Open, and its last change is Last.
 	From  time.Time `json:"from"`
@@ -38,6 +43,7 @@ type history struct {
 }
 
 func (h history) clone() history {
+	h.Moves = slices.Clone(h.Moves)
 	h.Periods = slices.Clone(h.Periods)
 	h.Lists = slices.Clone(h.Lists)
 	h.Dumps = slices.Clone(h.Dumps)

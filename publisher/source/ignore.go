@@ -91,23 +91,27 @@ func (rs rules) match(p string, folder bool) bool {
 	return false
 }
 
+// matchNames goes back to the last "**" alone: what an earlier one could match as well, that one
+// can. So its work is bounded by the product of the lengths.
 func matchNames(patterns, names []string) bool {
-	for len(patterns) > 0 {
-		if patterns[0] == "**" {
-			for i := range names {
-				if matchNames(patterns[1:], names[i:]) {
-					return true
-				}
+	p, n, star, from := 0, 0, -1, 0
+	for n < len(names) {
+		if p < len(patterns) && patterns[p] == "**" {
+			star, from = p, n
+			p++
+			continue
+		}
+		if p < len(patterns) {
+			if ok, err := path.Match(patterns[p], names[n]); ok && err == nil {
+				p, n = p+1, n+1
+				continue
 			}
+		}
+		if star < 0 {
 			return false
 		}
-		if len(names) == 0 {
-			return false
-		}
-		if ok, err := path.Match(patterns[0], names[0]); !ok || err != nil {
-			return false
-		}
-		patterns, names = patterns[1:], names[1:]
+		from++
+		p, n = star+1, from
 	}
-	return len(names) == 0
+	return p == len(patterns)
 }

@@ -83,3 +83,17 @@ func FuzzRules(f *testing.F) {
 		}
 	})
 }
+
+// Patterns with many "**" take no longer than others.
+func TestManyStarsAreQuick(t *testing.T) {
+	rs, err := parseRules([]string{strings.Repeat("**/a/", 30) + "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rs.match(strings.Repeat("a/", 200)+"c", false) { // would take years
+		t.Error("it matches")
+	}
+	if !rs.match(strings.Repeat("x/a/", 30)+"a/b", false) {
+		t.Error("it does not match")
+	}
+}

@@ -46,7 +46,8 @@ const indexName = "index.db"
 // changes. One transaction writes both, so the resources are always those of the first scan
 // with the whole log applied. It may be shared between goroutines.
 type Index struct {
-	db *boltfile.DB
+	db   *boltfile.DB
+	near neighbourhood // set before anything is written
 
 	// mu is locked to write. It guards the head of the last commit, and the open snapshots.
 	mu   sync.Mutex

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ type batch struct {
 	logged []Change
 	// raised: the index has the newest format.
 	raised bool
+
+	near  *neighbourhood
+	moved []string // paths at which a resource came or went
 }
 
 // apply writes what was found, and logs what has changed. It logs nothing before the first
@@ -54,7 +58,7 @@ func (x *Index) applied(now time.Time, steps []step, also func(b *batch) error) 
 				return err
 			}
 		}
-		if err := also(b); err != nil {
+		if err := errors.Join(b.relate(), also(b)); err != nil {
 			return err
 		}
 		// Before the commit, so that a snapshot that reads its pages finds what to undo. If
@@ -71,7 +75,7 @@ func (x *Index) write(now time.Time, fn func(b *batch) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.update(func(tx *boltfile.Tx, h *head) error {
-		return fn(&batch{tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
+		return fn(&batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
 	})
 }
 
@@ -86,6 +90,10 @@ func (b *batch) step(s step) error {
 	case s.now == nil:
 		return b.remove(s.key, old)
 	case old == nil:
+		if s.now.taken = b.near.rival(b.tx, s.key); s.now.taken != "" {
+			return nil
+		}
+		b.cameOrWent(s.key)
 		if err = b.displace(s.key); err == nil {
 			err = b.log(cmp.Or(s.change, resourcesync.Created), s.now)
 		}
@@ -147,6 +155,7 @@ func (b *batch) remove(key string, old *record) error {
 		return err
 	}
 	b.remember(key, old)
+	b.cameOrWent(key)
 	b.head.count--
 	return b.tx.Bucket(bucketResources).Delete([]byte(key))
 }
@@ -193,6 +202,51 @@ func (x *Index) renew(now time.Time, resources []Resource) (logged int, err erro
 	})
 	return logged, err
 }
+
+// logEach logs a change of those of the resources that wanted selects, as the index has them now,
+// and returns how many.
+func (x *Index) logEach(change resourcesync.ChangeType, all iter.Seq2[Resource, error], wanted func(r *Resource) (bool, error)) (logged int, err error) {
+	var keys []string
+	write := func() error {
+		err := x.write(time.Now(), func(b *batch) error {
+			for _, key := range keys {
+				r, err := getRecord(b.tx, key)
+				if err == nil && r != nil && change.Removes() {
+					r = &record{Resource: keyed(key)}
+				}
+				if err == nil && r != nil {
+					err = b.log(change, r)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			logged += len(b.logged)
+			return nil
+		})
+		keys = keys[:0]
+		return err
+	}
+	for r, err := range all {
+		var ok bool
+		if err == nil {
+			ok, err = wanted(&r)
+		}
+		if ok {
+			keys = append(keys, r.Key())
+		}
+		if err == nil && len(keys) == logStep {
+			err = write()
+		}
+		if err != nil {
+			return logged, err
+		}
+	}
+	return logged, write()
+}
+
+// logStep is how many changes logEach logs in one transaction.
+const logStep = 10_000
 
 // baseline records that the first scan is finished: from now on changes are logged.
 func (x *Index) baseline(now time.Time) error {

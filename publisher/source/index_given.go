@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +102,7 @@ func (c *entryCheck) check(g *Given) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
-	e := describe(r, "https://example.org/")
+	e := describe(r, cmp.Or(r.URL, "https://example.org/"+EscapePath(r.Path)))
 	e.Change, e.Datetime = resourcesync.Updated, c.at
 	var refused *resourcesync.Error
 	if err := c.w.Write(e); errors.As(err, &refused) { // ErrFull comes after the check

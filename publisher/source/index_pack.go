@@ -81,6 +81,9 @@ type record struct {
 	// racy: it was changed so shortly before it was hashed that a later change may not show
 	// in its stat.
 	racy bool
+	// taken is the path of the resource that has the URL of this one. If it is not empty, this
+	// one was left out. It is not stored.
+	taken string
 }
 
 func packHead(h head) []byte {

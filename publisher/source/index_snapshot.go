@@ -181,6 +181,23 @@ func (s *Snapshot) keep(undo map[string]*Resource) {
 	}
 }
 
+// get returns the resource at a path; nil: there is none.
+func (s *Snapshot) get(path string) (r *Resource, err error) {
+	err = s.x.view(func(tx *boltfile.Tx) error {
+		found, err := getRecord(tx, path)
+		if found != nil {
+			r = &found.Resource
+		}
+		return err
+	})
+	s.mu.Lock() // after it was read, as in page
+	defer s.mu.Unlock()
+	if before, ok := s.undo[path]; ok {
+		return before, nil
+	}
+	return r, err
+}
+
 // Changes yields the changes after a seq, oldest first. If the log begins later, it yields
 // an error that wraps ErrPruned, and no change. After an error it ends.
 func (s *Snapshot) Changes(after uint64) iter.Seq2[Change, error] {

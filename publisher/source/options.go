@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,14 @@ type Set struct {
 	// where the paths of the catalogue begin, and may be empty. Of Folder only Exclude, Rescan, Unwatched,
 	// Settle, MaxDeleted, Workers and Log count besides.
 	Catalogue CatalogueOptions
+	// ResourceURL is the URL at which another server serves the folder: a resource is listed
+	// at this URL and its path, and Handler does not serve it. Empty: the resources are
+	// listed below data/ of the set, where Handler serves them. If it is not the one of the last
+	// run, every resource is published as deleted at its old URL and created at the new one.
+	ResourceURL string
+	// Rules add links and attributes to the entries of the resources. Nil: none. What they change
+	// in documents of the last run is published as updated.
+	Rules *Rules
 }
 
 // Schedule says when documents are written and how long they are kept. A zero field has its
@@ -113,7 +122,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("the Source has no folder: give it at least one set")
 	}
 	seen := make(map[string]bool)
-	for _, s := range o.Sets {
+	o.Sets = slices.Clone(o.Sets)
+	for i := range o.Sets {
+		s := &o.Sets[i]
 		switch {
 		case s.Name == "" && len(o.Sets) > 1:
 			return o, errors.New("of several sets, each needs a name")
@@ -123,6 +134,9 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("two sets are called %q", s.Name)
 		}
 		seen[s.Name] = true
+		if err := s.checkURL(o.PublicURL); err != nil {
+			return o, err
+		}
 	}
 	o.Schedule = o.Schedule.withDefaults()
 	if o.Log == nil {
@@ -134,13 +148,36 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) checkURL() error {
 	u, err := url.Parse(o.PublicURL)
 	if strings.Contains(o.PublicURL, "@") && (err != nil || u.User != nil) {
-		return errors.New("the public URL has a user name or password, which everybody would see: remove everything up to the @, as in https://example.org/")
+		return errPassword("the public URL")
 	}
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%q cannot be the public URL: give the address where others reach this Source, such as https://example.org/", o.PublicURL)
 	}
 	if !strings.HasSuffix(o.PublicURL, "/") {
 		o.PublicURL += "/"
+	}
+	return nil
+}
+
+// errPassword is the error for a URL with a user name or password in it.
+func errPassword(what string) error {
+	return fmt.Errorf("%s has a user name or password, which everybody would see: remove everything up to the @, as in https://example.org/", what)
+}
+
+// checkURL sets ResourceURL as the set uses it. One that leads to data/ is the default.
+func (s *Set) checkURL(public string) (err error) {
+	if s.ResourceURL == "" {
+		return nil
+	}
+	if s.ResourceURL, err = checkPrefix(s.ResourceURL); err != nil {
+		return err
+	}
+	data := public + dataPath
+	if s.Name != "" {
+		data = public + s.Name + "/" + dataPath
+	}
+	if s.ResourceURL == data {
+		s.ResourceURL = ""
 	}
 	return nil
 }

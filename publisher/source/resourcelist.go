@@ -70,8 +70,8 @@ func (s *composer) writeResourceList(ctx context.Context, e *edition, snap *Snap
 	head := resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", archive)}
 	parts, err := s.writeSplit(e, path, head, func(yield func(resourcesync.Entry, error) bool) {
 		for r, err := range snap.Resources() {
-			entry, ok := s.entry(&r)
-			if err = errors.Join(err, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
+			entry, ok, failed := s.entry(snap, &r)
+			if err = errors.Join(err, failed, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
 				return
 			}
 		}

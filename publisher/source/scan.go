@@ -224,6 +224,14 @@ func (p *pass) file(ctx context.Context, path string, seen stat, known *record) 
 		p.missing(path, nil)
 		return nil
 	}
+	if known == nil {
+		if rival, err := p.f.x.rival(path); err != nil {
+			return err
+		} else if rival != "" {
+			p.problem(path, errTaken(rival))
+			return nil
+		}
+	}
 	if known != nil && known.stat == seen && !known.racy {
 		return nil
 	}

@@ -150,7 +150,7 @@ func (p *pass) write(ctx context.Context, report func()) error {
 		select {
 		case s, ok := <-p.done:
 			if !ok {
-				return p.f.apply(batch)
+				return p.apply(batch)
 			}
 			batch = append(batch, s)
 			full = len(batch) == batchSize
@@ -161,12 +161,28 @@ func (p *pass) write(ctx context.Context, report func()) error {
 			return ctx.Err()
 		}
 		if full {
-			if err := p.f.apply(batch); err != nil {
+			if err := p.apply(batch); err != nil {
 				return err
 			}
 			batch = batch[:0]
 		}
 	}
+}
+
+// apply writes steps, and notes which of them have the URL of another resource.
+func (p *pass) apply(steps []step) error {
+	err := p.f.apply(steps)
+	for _, s := range steps {
+		if err == nil && s.now != nil && s.now.taken != "" {
+			p.problem(s.key, errTaken(s.now.taken))
+		}
+	}
+	return err
+}
+
+// errTaken says that another resource has the URL of a file.
+func errTaken(by string) error {
+	return fmt.Errorf("it is left out, as %q has the same URL; rename one of them, or change the section address of the rules", by)
 }
 
 // apply writes steps, and plans to hash again what may have changed.
@@ -183,6 +199,11 @@ func (f *Folder) apply(steps []step) error {
 		f.signal()
 	}
 	for _, s := range steps {
+		if s.now == nil && f.x.near.rivals != nil {
+			for _, path := range f.x.near.rivals(s.key) { // the URL is free for them
+				f.pending.touch(path, now)
+			}
+		}
 		// A file with a time in the future is left to the next scan.
 		if s.now != nil && s.now.racy && !s.now.stat.changed.time().After(now) {
 			f.pending.again(s.key, racyWindow-now.Sub(s.now.stat.changed.time()), true, now)

@@ -67,6 +67,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch data, ok := strings.CutPrefix(path, dataPath); {
+	case ok && x.composer.own():
+		http.Error(w, "this Source does not serve its resources; they are below "+x.composer.address.Prefix, http.StatusNotFound)
 	case ok:
 		x.serveResource(w, r, data)
 	case x.comes(path):
@@ -99,13 +101,12 @@ func (h *handler) setOf(path string) (*set, string) {
 // since it was indexed, the answer has the new bytes, and no entity tag: the index will soon have
 // another one.
 func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped string) {
-	path, err := UnescapePath(escaped)
-	if err != nil {
+	resource, ok, err := s.index.find(&s.composer.address, escaped)
+	switch {
+	case errors.Is(err, ErrPath):
 		http.NotFound(w, r)
 		return
-	}
-	resource, ok, err := s.index.Get(path)
-	if err != nil {
+	case err != nil:
 		http.Error(w, "the index cannot be read now; try again later", http.StatusServiceUnavailable)
 		return
 	}
@@ -119,7 +120,7 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 		http.Error(w, "this resource cannot be read", http.StatusForbidden)
 		return
 	case err != nil:
-		s.composer.odd.note(s.composer.log, path, "it cannot be opened: "+err.Error())
+		s.composer.odd.note(s.composer.log, resource.Path, "it cannot be opened: "+err.Error())
 		http.Error(w, "this resource cannot be read now; try again later", http.StatusServiceUnavailable)
 		return
 	case f == nil:
@@ -134,14 +135,39 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	head := w.Header()
 	head.Set("Link", websub.Link{Target: s.composer.url(capabilityListPath), Rels: []string{"resourcesync"}}.String())
 	head.Set("Content-Type", resource.MediaType)
-	if resource.MediaType == "" {
+	coding := resource.Encoding
+	if rs := s.composer.rules.Load(); rs != nil {
+		head.Set("Content-Type", rs.mediaType(&resource, s.composer.guesses))
+		coding = rs.encoding(&resource)
+	}
+	if head.Get("Content-Type") == "" {
 		head.Set("Content-Type", "application/octet-stream")
 	}
-	if resource.Encoding != "" {
-		head.Set("Content-Encoding", resource.Encoding) // the bytes are stored in it (LNK-10)
+	if coding != "" {
+		head.Set("Content-Encoding", coding) // the bytes are stored in it (LNK-10)
 	}
 	if same && resource.SHA256 != ([32]byte{}) {
 		head.Set("ETag", strconv.Quote(hex.EncodeToString(resource.SHA256[:16])))
 	}
 	http.ServeContent(w, r, "", modified, f)
+}
+
+// find returns the resource at the rest of a URL: at the path that it is, or at one that the
+// address shortens to it.
+func (x *Index) find(a *address, escaped string) (r Resource, ok bool, err error) {
+	path, folder := strings.CutSuffix(escaped, "/")
+	if path != "" || folder {
+		if path, err = UnescapePath(path); err != nil {
+			return r, false, err
+		}
+	}
+	if folder {
+		path += "/"
+	}
+	for _, p := range append([]string{path}, a.paths(path)...) {
+		if r, ok, err = x.Get(p); ok || err != nil {
+			break
+		}
+	}
+	return r, ok, err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -41,6 +42,10 @@ const (
 // composer writes what the documents of a set say into an edition.
 type composer struct {
 	base     string // the URL of all that is in the set, with a slash at the end
+	address  address
+	moves    []move // former addresses, oldest first
+	rules    atomic.Pointer[Rules]
+	guesses  bool // media types are guesses by names, which a rule replaces
 	schedule Schedule
 	limits   resourcesync.WriteOptions // of a document; only tests set them
 	log      *slog.Logger
@@ -58,9 +63,10 @@ type set struct {
 	above string // the URL of its Source Description
 	hooks *Hooks
 
-	index *Index
-	shelf *shelf
-	reach reach
+	index     *Index
+	rulesFile string
+	shelf     *shelf
+	reach     reach
 	// changes and framework publish the topics. Without hubs they are nil, and there are no
 	// topics.
 	changes, framework *publisher.Publisher
@@ -120,32 +126,52 @@ const longestURL = 2048
 
 // entry is what a list says of a resource (DOC-34). It returns false if the URL is too long
 // for any list.
-func (s *composer) entry(r *Resource) (resourcesync.Entry, bool) {
-	e := describe(r, s.base)
+func (s *composer) entry(snap *Snapshot, r *Resource) (e resourcesync.Entry, ok bool, err error) {
+	if e, ok = s.entryAt(&s.address, r); ok {
+		err = s.ruled(snap, r, &e)
+	}
+	e.Links = withoutPatches(e.Links)
+	return e, ok, err
+}
+
+func (s *composer) entryAt(a *address, r *Resource) (resourcesync.Entry, bool) {
+	e := describe(r, s.urlOf(a, r))
 	if utf8.RuneCountInString(e.Loc) > longestURL {
 		s.odd.note(s.log, r.Key(), "its URL is longer than 2,048 characters, which no list can have; give it a shorter path")
 		return e, false
 	}
-	e.Links = withoutPatches(e.Links)
 	return e, true
+}
+
+// ruled adds to an entry what the rules give it.
+func (s *composer) ruled(snap *Snapshot, r *Resource, e *resourcesync.Entry) error {
+	rs := s.rules.Load()
+	if rs == nil || len(rs.resources) == 0 {
+		return nil
+	}
+	e.Type, e.Encoding = rs.mediaType(r, s.guesses), rs.encoding(r)
+	links, err := rs.linksOf(r, e.Loc, s.neighbours(snap))
+	e.Links = append(slices.Clip(e.Links), links...)
+	return err
+}
+
+func (s *composer) neighbours(snap *Snapshot) neighbours {
+	return neighbours{get: snap.get, url: func(r *Resource) string { return s.urlOf(&s.address, r) }, guesses: s.guesses}
 }
 
 // withoutPatches returns the links that do not lead to a patch, which only the entry of an update may have
 // (LNK-04).
 func withoutPatches(links []resourcesync.Link) []resourcesync.Link {
-	isPatch := func(l resourcesync.Link) bool { return l.Rel == "http://www.openarchives.org/rs/terms/patch" }
+	isPatch := func(l resourcesync.Link) bool { return l.Rel == patchRel }
 	if !slices.ContainsFunc(links, isPatch) {
 		return links
 	}
 	return slices.DeleteFunc(slices.Clone(links), isPatch)
 }
 
-// describe returns the entry of a resource in a set with a base URL.
-func describe(r *Resource, base string) resourcesync.Entry {
-	e := resourcesync.Entry{Loc: r.URL, LastMod: r.ModTime, Type: r.MediaType, Hash: r.Hash(), Encoding: r.Encoding, Links: r.Links}
-	if e.Loc == "" {
-		e.Loc = base + dataPath + EscapePath(r.Path)
-	}
+// describe returns the entry of a resource at a URL.
+func describe(r *Resource, loc string) resourcesync.Entry {
+	e := resourcesync.Entry{Loc: loc, LastMod: r.ModTime, Type: r.MediaType, Hash: r.Hash(), Encoding: r.Encoding, Links: r.Links}
 	if r.Length >= 0 {
 		e.Length, e.HasLength = r.Length, true
 	}
@@ -154,17 +180,20 @@ func describe(r *Resource, base string) resourcesync.Entry {
 
 // change is what a list says of a change (DOC-39, DOC-17). Of a deleted resource the time of
 // the deletion is also the last modification: clients that compare only that would ignore an
-// earlier one. It is rounded up to the precision that documents have.
-func (s *composer) change(c *Change) (resourcesync.Entry, bool) {
-	e, ok := s.entry(&c.Resource)
-	e.Change, e.Datetime = c.Change, c.At
-	if c.Change == resourcesync.Updated {
-		e.Links = c.Resource.Links
-	}
+// earlier one. It is rounded up to the precision that documents have. Its URL is the one that
+// the resource had then.
+func (s *composer) change(snap *Snapshot, c *Change) (e resourcesync.Entry, ok bool, err error) {
+	e, ok = s.entryAt(s.addressAt(c.Seq), &c.Resource)
 	if c.Change.Removes() {
-		e = resourcesync.Entry{Loc: e.Loc, Change: c.Change, Datetime: c.At, LastMod: c.At.Add(time.Millisecond - 1).Truncate(time.Millisecond)}
+		return resourcesync.Entry{Loc: e.Loc, Change: c.Change, Datetime: c.At, LastMod: c.At.Add(time.Millisecond - 1).Truncate(time.Millisecond)}, ok, nil
 	}
-	return e, ok
+	if ok {
+		err = s.ruled(snap, &c.Resource, &e)
+	}
+	if e.Change, e.Datetime = c.Change, c.At; c.Change != resourcesync.Updated {
+		e.Links = withoutPatches(e.Links)
+	}
+	return e, ok, err
 }
 
 // oddities are the resources that can't be published. Each is logged once.

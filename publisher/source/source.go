@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +28,8 @@ type Source struct {
 	site *shelf // the documents of the Source as a whole
 	sets []*set
 	lock *os.File // of the state folder
+
+	ruling sync.Mutex // locked by SetRules
 }
 
 // Open opens the Source and its state, which it creates if there is none. Nothing is
@@ -95,6 +98,7 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 		name:     o.Name, site: s.o.PublicURL, above: s.o.PublicURL + descriptionPath,
 		hooks: &s.o.Hooks, reach: reach{recentAge, recentChanges},
 	}
+	x.rulesFile, x.composer.address = rulesPath(state), o.Rules.address(o.ResourceURL)
 	x.archivist.composer, x.packager.composer = &x.composer, &x.composer
 	if o.Name != "" {
 		x.composer.log = x.composer.log.With("set", o.Name)
@@ -111,7 +115,13 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if err = x.openPublishers(state, &s.o); err != nil {
 		return x, err
 	}
-	return x, x.openShelf(filepath.Join(state, "documents"))
+	if err = openNeighbours(x, o.Rules); err != nil {
+		return x, err
+	}
+	if err = x.openShelf(filepath.Join(state, "documents"), x.composer.address); err != nil {
+		return x, err
+	}
+	return x, ruler{x}.open(o.Rules)
 }
 
 // openOrigin opens the folder or the catalogue of the set. The state is left out of it, because it
@@ -119,7 +129,8 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 func (s *set) openOrigin(set *Set, all *Options, state string) error {
 	o := set.Folder
 	o.Exclude = append(slices.Clone(o.Exclude), all.StateDir)
-	o.MaxURL = longestURL - len(s.composer.base+dataPath)
+	o.MaxURL = longestURL - len(s.composer.top(&s.composer.address))
+	s.composer.guesses = !set.Catalogue.given()
 	if o.Log == nil {
 		o.Log = s.composer.log
 	}
@@ -193,7 +204,7 @@ func (s *set) logBegins() (at time.Time, err error) {
 
 // openShelf opens the documents. If they were written for another public URL, it deletes
 // them, and all are written anew.
-func (s *set) openShelf(dir string) (err error) {
+func (s *set) openShelf(dir string, now address) (err error) {
 	if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 		return err
 	}
@@ -206,6 +217,9 @@ func (s *set) openShelf(dir string) (err error) {
 		if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 			return err
 		}
+	}
+	if err := (mover{s}).readdress(now); err != nil {
+		return err
 	}
 	if s.framework != nil {
 		// The shelf may be new. Notices are numbered on from the last one in the outbox.
