@@ -53,8 +53,8 @@ RSSUB_UNTIL and RSSUB_REPAIRED. It must exit with 0 when it has processed the ch
 or with 65 if it never will. After any other exit code the command runs again, first
 after a second and then at longer and longer intervals. Later changes wait until then.
 
-The next start does not repeat what was printed or done. Only after a crash can the
-last change come again.
+The next start does not repeat what was printed or done. Only after a crash, what was
+in progress at that moment comes again.
 
 --admin-listen serves health at /livez and /readyz, and metrics for Prometheus at
 /metrics.`,
