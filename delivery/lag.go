@@ -20,6 +20,9 @@ const (
 	// with a million subscriptions.
 	lagEvery = 5 * time.Second
 	lagRest  = 50
+	// lagLongest is the longest wait. A machine that sleeps during a walk makes that walk long,
+	// which says nothing about the next one.
+	lagLongest = time.Minute
 	// lookAgain is for how many topics with lanes that are behind a walk has the heads read
 	// again. Nothing else shows what was trimmed.
 	lookAgain = 64
@@ -107,8 +110,13 @@ func (r *lagReporter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		r.measure(ctx)
-		clock.Sleep(ctx, max(lagEvery, lagRest*time.Since(start)))
+		clock.Sleep(ctx, lagWait(time.Since(start)))
 	}
+}
+
+// lagWait returns the wait after a walk that lasted so long.
+func lagWait(walk time.Duration) time.Duration {
+	return min(max(lagEvery, lagRest*min(walk, lagLongest)), lagLongest)
 }
 
 // measure walks over all lanes, in chunks.

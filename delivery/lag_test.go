@@ -319,3 +319,16 @@ func TestWorstAreNamed(t *testing.T) {
 		}
 	})
 }
+
+// The next walk leaves the hub time for other things. It comes soon even after a walk during which
+// the machine slept: the alert RshubStuck fires after two minutes without one.
+func TestWalksGoOn(t *testing.T) {
+	for walk, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Second, 100 * time.Millisecond: 5 * time.Second, 200 * time.Millisecond: 10 * time.Second, time.Second: 50 * time.Second,
+		2 * time.Second: time.Minute, 1 << 62: time.Minute,
+	} {
+		if got := lagWait(walk); got != want {
+			t.Errorf("after %v: %v, want %v", walk, got, want)
+		}
+	}
+}
