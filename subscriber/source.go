@@ -41,6 +41,10 @@ type Set struct {
 	// without Hubs, the topic itself names them (Discover).
 	Topic string
 	Hubs  []string
+	// Framework and FrameworkHubs are the channel of framework notifications, which name
+	// documents of the set that appeared or changed.
+	Framework     string
+	FrameworkHubs []string
 }
 
 // DiscoverSource finds what a Source offers, beginning at any of its addresses:
@@ -213,13 +217,19 @@ func readSet(doc *document) (Set, error) {
 			continue
 		}
 		set.Documents[e.Capability] = cmp.Or(set.Documents[e.Capability], loc)
-		if e.Capability != resourcesync.ChangeNotification || set.Topic != "" && set.Topic != loc {
+		topic, hubs := &set.Topic, &set.Hubs
+		if e.Capability == resourcesync.FrameworkNotification {
+			topic, hubs = &set.Framework, &set.FrameworkHubs
+		} else if e.Capability != resourcesync.ChangeNotification {
 			continue
 		}
-		set.Topic = loc
+		if *topic != "" && *topic != loc {
+			continue
+		}
+		*topic = loc
 		for _, l := range only(e.Links, websub.RelHub) {
-			if hub, err := web.Resolve(doc.url, l.Href); err == nil && !websub.HasHub(set.Hubs, hub) {
-				set.Hubs = append(set.Hubs, hub)
+			if hub, err := web.Resolve(doc.url, l.Href); err == nil && !websub.HasHub(*hubs, hub) {
+				*hubs = append(*hubs, hub)
 			}
 		}
 	}

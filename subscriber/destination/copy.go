@@ -99,7 +99,7 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
-	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}}
+	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
 	if c.o.DryRun {
 		c.tree.folds = c.live != "" && c.tree.foldsState()
 		return nil

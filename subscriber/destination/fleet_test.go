@@ -28,20 +28,15 @@ type verifier struct {
 	mu    sync.Mutex
 	modes map[string]string // the last verified mode, by topic
 	calls map[string]string // the callback, by topic
-	fails bool              // it verifies nothing
+	keys  map[string]string // the secret, by topic
 }
 
 func newVerifier(t *testing.T) *verifier {
-	v := &verifier{modes: map[string]string{}, calls: map[string]string{}}
+	v := &verifier{modes: map[string]string{}, calls: map[string]string{}, keys: map[string]string{}}
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		callback, mode, topic := r.PostFormValue(websub.ParamCallback), r.PostFormValue(websub.ParamMode), r.PostFormValue(websub.ParamTopic)
-		v.mu.Lock()
-		fails := v.fails
-		v.mu.Unlock()
+		secret := r.PostFormValue(websub.ParamSecret)
 		w.WriteHeader(http.StatusAccepted)
-		if fails {
-			return
-		}
 		to := websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: mode}, websub.Param{Name: websub.ParamTopic, Value: topic},
 			websub.Param{Name: websub.ParamChallenge, Value: "abc"}, websub.Param{Name: websub.ParamLeaseSeconds, Value: "3600"})
 		go func() {
@@ -52,7 +47,7 @@ func newVerifier(t *testing.T) *verifier {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				v.mu.Lock()
-				v.modes[topic], v.calls[topic] = mode, callback
+				v.modes[topic], v.calls[topic], v.keys[topic] = mode, callback, secret
 				v.mu.Unlock()
 			}
 		}()

@@ -52,6 +52,7 @@ type follower struct {
 	handlers handlers
 	synced   sync.Map // when each set was last brought in sync, by its name
 	troubles troubles
+	again    chan struct{} // the sets may be others
 }
 
 // run follows all sets, and those that the Source gets later, until ctx ends.
@@ -90,7 +91,7 @@ func (f *follower) run(ctx context.Context) error {
 				return nil
 			})
 		}
-		if !clock.Sleep(ctx, setsEvery) {
+		if !clock.Wait(ctx, setsEvery, f.again) {
 			return group.Wait()
 		}
 		more, err := f.syncer.source.sets(ctx)
@@ -176,7 +177,11 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { _ = s.Run(ctx) })
-	return f.consume(ctx, set, s, looks)
+	notified := make(chan struct{}, 1)
+	if set.Framework != "" {
+		wg.Go(func() { f.followFramework(ctx, set, s, notified) })
+	}
+	return f.consume(ctx, set, s, looks, notified)
 }
 
 // inStep records that a set has just been brought in sync.
@@ -222,7 +227,7 @@ func (f *follower) poll(ctx context.Context, set namedSet) error {
 
 // consume carries out the changes of the stream. Changes that come close together are carried out
 // together. It checks for changes that were not pushed whenever that is requested.
-func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks <-chan struct{}) error {
+func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subscriber, looks, notified <-chan struct{}) error {
 	feed := make(chan subscriber.Change, together) // changes that come while others are carried out
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -252,6 +257,8 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 			}
 		case <-looks:
 			f.syncNow(ctx, set)
+		case <-notified:
+			f.readNamed(ctx, set)
 		case <-due.C:
 			switch {
 			case needsBaseline(set, f.syncer.state.set(set.name)):

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -21,8 +22,9 @@ type stream struct {
 type handlers struct {
 	mu      sync.Mutex
 	by      map[string]*stream
-	known   bool // Follow knows the sets
-	waiting int  // streams that are not there yet
+	named   map[string]*stream // of framework notifications
+	known   bool               // Follow knows the sets
+	waiting int                // streams that are not there yet
 }
 
 // get returns the stream for a path, and whether no other streams will follow.
@@ -30,7 +32,8 @@ func (h *handlers) get(path string) (*stream, bool) {
 	segments := strings.Split(path, "/")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.by[segments[max(0, len(segments)-2)]], h.known && h.waiting <= 0
+	name := segments[max(0, len(segments)-2)]
+	return cmp.Or(h.by[name], h.named[name]), h.known && h.waiting <= 0
 }
 
 // all returns the streams.
@@ -45,6 +48,16 @@ func (h *handlers) set(name string, to *stream) {
 	defer h.mu.Unlock()
 	h.by[name] = to
 	h.waiting--
+}
+
+// setNamed sets the stream of the framework notifications of a set.
+func (h *handlers) setNamed(name string, to *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.named == nil {
+		h.named = map[string]*stream{}
+	}
+	h.named[name] = to
 }
 
 // expect says how many sets there are.

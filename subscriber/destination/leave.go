@@ -27,6 +27,8 @@ const streamDirs = "set-"
 // meanwhile, and Follow must not run. It returns nil if no subscription is in force.
 func (c *Copy) Leave(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(c.o.StateDir, streamDirs+"*"))
+	named, _ := filepath.Glob(filepath.Join(c.o.StateDir, frameworkDirs+"*")) // the pattern is right
+	dirs = append(dirs, named...)
 	for _, dir := range dirs {
 		if failed := c.leaveOne(ctx, dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("ending the subscription of %s: %w", readSetName(dir), failed))
@@ -38,7 +40,8 @@ func (c *Copy) Leave(ctx context.Context) error {
 // leaveOne ends the subscriptions of the stream in a folder.
 func (c *Copy) leaveOne(ctx context.Context, dir string) error {
 	was, _ := subscriber.ReadStatus(dir) // what is asked for is in the state itself
-	name := strings.TrimPrefix(filepath.Base(dir), streamDirs)
+	name := filepath.Base(dir)
+	name = name[strings.LastIndexByte(name, '-')+1:]
 	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, c.o.Source), Callback: c.callbackOf(name), Client: c.web, Log: c.log})
 	if err != nil {
 		return err
