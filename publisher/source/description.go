@@ -131,6 +131,9 @@ func (s *Source) describe() error {
 func (s *Source) robots(w io.Writer) error {
 	text := "User-agent: *\nAllow: /\n\n"
 	for _, x := range s.sets {
+		if x.composer.schedule.ResourceList < 0 {
+			continue
+		}
 		text += "Sitemap: " + x.composer.url(resourceListPath) + "\n"
 	}
 	_, err := io.WriteString(w, text)

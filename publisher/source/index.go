@@ -49,10 +49,12 @@ type Index struct {
 	db   *boltfile.DB
 	near neighbourhood // set before anything is written
 
-	// mu is locked to write. It guards the head of the last commit, and the open snapshots.
+	// mu guards the head of the last commit, and the open snapshots.
 	mu   sync.Mutex
 	head head
 	open map[*Snapshot]struct{}
+
+	mostNames uint64 // of requests, that are remembered
 }
 
 // OpenIndex opens the index in a folder of its own, which it creates if it is missing. Only
@@ -65,7 +67,7 @@ func OpenIndex(dir string) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{db: db, open: map[*Snapshot]struct{}{}}
+	x := &Index{db: db, open: map[*Snapshot]struct{}{}, mostNames: defaultNames}
 	if err := x.update(func(*boltfile.Tx, *head) error { return nil }); err != nil {
 		_ = db.Close() // the first error says more
 		return nil, err

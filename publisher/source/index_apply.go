@@ -72,8 +72,6 @@ func (x *Index) applied(now time.Time, steps []step, also func(b *batch) error) 
 
 // write runs fn on a batch in a transaction.
 func (x *Index) write(now time.Time, fn func(b *batch) error) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	return x.update(func(tx *boltfile.Tx, h *head) error {
 		return fn(&batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
 	})
@@ -250,8 +248,6 @@ const logStep = 10_000
 
 // baseline records that the first scan is finished: from now on changes are logged.
 func (x *Index) baseline(now time.Time) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	return x.update(func(_ *boltfile.Tx, h *head) error {
 		if h.ready {
 			return nil
@@ -264,26 +260,38 @@ func (x *Index) baseline(now time.Time) error {
 
 // update runs fn on the head and stores the result. It reads the head from the file each time,
 // because a commit that failed at the very end may have succeeded nevertheless: what it logged
-// must not be overwritten. The caller has locked mu.
+// must not be overwritten. While fn runs, mu is locked. Concurrent calls share a commit: fn sees
+// what those before it wrote, and may be called again if that is undone.
 func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
 	var h head
-	err := x.db.Update(func(tx *boltfile.Tx) (err error) {
-		h = head{}
-		if v := tx.Bucket(bucketMeta).Get(keyHead); v != nil {
-			h, err = unpackHead(v)
-		}
-		if err == nil {
-			err = fn(tx, &h)
-		}
-		if err == nil {
-			err = putHead(tx, h)
-		}
-		return err
+	err := x.db.Run(&boltfile.Op{
+		Run: func(tx *boltfile.Tx) (err error) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			h = head{}
+			if v := tx.Bucket(bucketMeta).Get(keyHead); v != nil {
+				h, err = unpackHead(v)
+			}
+			before := h
+			if err == nil {
+				err = fn(tx, &h)
+			}
+			if err == nil && h != before {
+				err = putHead(tx, h)
+			}
+			return err
+		},
+		Finish: func(err error) { // in the order of the commits
+			if err == nil {
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				x.head = h
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("writing to the index: %w", err)
 	}
-	x.head = h
 	return nil
 }
 
@@ -313,13 +321,10 @@ func (x *Index) Prune(cut Cut) (removed int, err error) {
 }
 
 func (x *Index) prune(cut Cut) (removed int, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.open) > 0 {
-		return 0, nil
-	}
 	err = x.update(func(tx *boltfile.Tx, h *head) error {
-		removed = 0
+		if removed = 0; len(x.open) > 0 {
+			return nil
+		}
 		log := tx.Bucket(bucketLog)
 		c := log.Cursor()
 		for k, v := c.First(); k != nil && removed < pruneStep; k, v = c.First() {

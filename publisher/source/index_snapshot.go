@@ -37,12 +37,10 @@ type Snapshot struct {
 // Snapshot returns the index as it is now. Before the first scan is finished, the error is
 // ErrNoBaseline.
 func (x *Index) Snapshot() (*Snapshot, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.head.ready {
+	if !x.Ready() {
 		return nil, ErrNoBaseline
 	}
-	s := &Snapshot{x: x, undo: map[string]*Resource{}}
+	s := &Snapshot{x: x}
 	// The instant is stored, so that later changes get later times even if the clock is set
 	// back and the process restarts.
 	err := x.update(func(tx *boltfile.Tx, h *head) (err error) {
@@ -52,12 +50,15 @@ func (x *Index) Snapshot() (*Snapshot, error) {
 		if v := tx.Bucket(bucketLog).Get(seqKey(h.last.seq)); v != nil {
 			s.last, err = unpackChange(seqKey(h.last.seq), v)
 		}
+		// Now, because what is written next may share the commit.
+		s.undo = map[string]*Resource{}
+		x.open[s] = struct{}{}
 		return err
 	})
 	if err != nil {
+		s.Close()
 		return nil, err
 	}
-	x.open[s] = struct{}{}
 	return s, nil
 }
 

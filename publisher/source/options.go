@@ -61,6 +61,10 @@ type Set struct {
 	// Rules add links and attributes to the entries of the resources. Nil: none. What they change
 	// in documents of the last run is published as updated.
 	Rules *Rules
+	// Announced: there is neither a folder nor a catalogue, and changes come through Source.Announce. Such a set has a
+	// Change List, but neither a Resource List nor dumps: nobody knows its resources that were
+	// never announced.
+	Announced bool
 }
 
 // Schedule says when documents are written and how long they are kept. A zero field has its

@@ -127,6 +127,12 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 // openOrigin opens the folder or the catalogue of the set. The state is left out of it, because it
 // changes with each document.
 func (s *set) openOrigin(set *Set, all *Options, state string) error {
+	if set.Announced {
+		return openAnnounced(s)
+	}
+	if err := s.index.isAnnounced(); err != nil {
+		return err
+	}
 	o := set.Folder
 	o.Exclude = append(slices.Clone(o.Exclude), all.StateDir)
 	o.MaxURL = longestURL - len(s.composer.top(&s.composer.address))

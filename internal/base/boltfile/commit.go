@@ -74,8 +74,12 @@ func IsFull(err error) bool {
 }
 
 // Update runs fn as the Run of an Op.
-func (d *DB) Update(fn func(*Tx) error) error {
-	return d.submit(&Op{Run: fn, why: func() error { return nil }})
+func (d *DB) Update(fn func(*Tx) error) error { return d.Run(&Op{Run: fn}) }
+
+// Run is Do for an operation that is never given up.
+func (d *DB) Run(o *Op) error {
+	o.why = func() error { return nil }
+	return d.submit(o)
 }
 
 // Do has the writer run o and returns its result, nil once it is durable. If ctx ends
