@@ -92,7 +92,9 @@ var table = map[string]room{
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source":       {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
+	"publisher/source": {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
+	// How applications in other languages hand over changes.
+	"publisher/relay":        {layer: "1c", may: "publisher/source resourcesync internal/base/browser internal/base/nearest"},
 	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
@@ -124,7 +126,7 @@ var table = map[string]room{
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "internal/base/atomicfile internal/base/logs internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag zap"},
-	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
+	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/relay publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 	"cmd/rssub": {layer: "4", may: "admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 
 	// Ports for the servers of tests, listeners without any, and real Redis servers.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -23,10 +22,6 @@ import (
 
 // open are the paths that need no token: probes and scrapers have none.
 var open = []string{"/livez", "/readyz", "/metrics"}
-
-// local are the host names that requests may use if there is no token. A page from elsewhere
-// whose own name resolves to this machine still sends its own name.
-var local = []string{"localhost", "127.0.0.1", "::1"}
 
 // Refusal is why a request was refused before its handler ran, as a word for metrics.
 type Refusal string
@@ -149,7 +144,7 @@ type secure struct {
 
 func newSecure(o Options, next http.Handler) *secure {
 	return &secure{
-		Options: o, browsers: browser.NewGuard(slices.Concat(local, o.Hosts)...), guesses: newGuesses(), sessions: newSessions(), next: next,
+		Options: o, browsers: browser.NewGuard(slices.Concat(browser.Local, o.Hosts)...), guesses: newGuesses(), sessions: newSessions(), next: next,
 		quiet: quiet.New(saidEvery, saidBurst),
 	}
 }
@@ -175,7 +170,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "A browser sent this change to a host name that is not known to be this server's. Use 127.0.0.1 or localhost, or the host name of --public-url, or start the hub with --allow-host and this one.")
 	case err != nil:
 		return nobody, RefusedCrossSite, refuse(http.StatusForbidden, "This change was sent by a page of another origin, and is refused.")
-	case s.Token == nil && !isLocal(r.Host):
+	case s.Token == nil && !browser.IsLocal(r.Host):
 		return nobody, RefusedHost, refuse(http.StatusMisdirectedRequest, "Without --admin-token-file this listener answers only to the host names localhost, 127.0.0.1 and [::1]. Use one of these, or start the program with a token.")
 	case s.Token == nil:
 		return person{Role: Operator, name: "local"}, "", nil
@@ -340,14 +335,4 @@ func protect(h http.Header) {
 func Broken(w http.ResponseWriter, _ *http.Request) {
 	protect(w.Header())
 	writeProblem(w, refuse(http.StatusInternalServerError, "The program made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
-}
-
-// isLocal reports whether a Host header names this machine, with or without a
-// port.
-func isLocal(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
-	}
-	return slices.Contains(local, strings.ToLower(host))
 }

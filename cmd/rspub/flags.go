@@ -33,24 +33,30 @@ func clientOf(f *cli.CallFlags) (*egress.Client, error) {
 type hubFlags struct {
 	hubs                  []string
 	tokenFile, secretFile string
+	prefix                string // of the flags of these files
 }
 
-func (f *hubFlags) add(flags *pflag.FlagSet) {
+func (f *hubFlags) add(flags *pflag.FlagSet) { f.addAs(flags, "") }
+
+// addAs is add with a prefix before the names of the files, such as "hub-", where another flag has
+// these.
+func (f *hubFlags) addAs(flags *pflag.FlagSet, prefix string) {
+	f.prefix = "--" + prefix
 	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token of this publisher at the hubs, read again when it changes")
-	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token; read again when it changes")
+	flags.StringVar(&f.tokenFile, prefix+"token-file", "", "`FILE` with the token of this publisher at the hubs, read again when it changes")
+	flags.StringVar(&f.secretFile, prefix+"secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token; read again when it changes")
 }
 
 // resolve reads the files.
 func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 	if f.tokenFile != "" && f.secretFile != "" {
-		return nil, cli.Fail(cli.ExitUsage, "--token-file and --secret-file exclude each other: give only one of them")
+		return nil, cli.Fail(cli.ExitUsage, "%[1]stoken-file and %[1]ssecret-file exclude each other: give only one of them", f.prefix)
 	}
-	token, err := cli.ReadCredential("--token-file", f.tokenFile)
+	token, err := cli.ReadCredential(f.prefix+"token-file", f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := cli.ReadCredential("--secret-file", f.secretFile)
+	secret, err := cli.ReadCredential(f.prefix+"secret-file", f.secretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -209,11 +215,16 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.dump, "dump-every", "shortest `TIME` between two Resource Dumps, if there are changes; off: no dumps")
 	flags.Var(cli.AtLeast(&f.keepDumps, 1), "keep-dumps", "keep `N` Resource Dumps; each needs as much space as the folder")
 	flags.Var(cli.Size(&f.packageBytes, 1), "package-bytes", "approximate `SIZE` of a package of a dump before compression, such as 1GiB")
+	f.addChangeLists(flags)
+	flags.Var(&f.archive, "archive-every", "`TIME` between two Resource Lists in the archive; off: no archives")
+	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists stay in the archives; off: for ever")
+}
+
+// addChangeLists adds the flags about Change Lists.
+func (f *scheduleFlags) addChangeLists(flags *pflag.FlagSet) {
 	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and the next one begins; off: only by --rotate-at")
 	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "close a Change List when it has `N` changes")
 	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists and their dumps stay listed beside the open one; off: for ever")
-	flags.Var(&f.archive, "archive-every", "`TIME` between two Resource Lists in the archive; off: no archives")
-	flags.Var(&f.keepArchive, "keep-archive", "`TIME` for which lists stay in the archives; off: for ever")
 }
 
 func (f *scheduleFlags) schedule() source.Schedule {

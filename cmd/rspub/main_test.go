@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"rspub": main})
+	testscript.Main(m, map[string]func(){"rspub": main, "rspub-killed": killed})
 }
 
 // The scripts run the real command, each in its own folder. Nobody listens at the address CLOSED,

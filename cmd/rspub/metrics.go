@@ -68,9 +68,12 @@ type hubState struct {
 	topics       [4]int // by the index in hubStates
 }
 
-// newMetrics returns the metrics of a Source that pushes to some hubs.
-func newMetrics(server *cli.Server, version, stateDir string, hubs []string) *metrics {
+// newMetrics returns the metrics of a Source that pushes to some hubs, and those that more adds.
+func newMetrics(server *cli.Server, version, stateDir string, hubs []string, more ...func(*figures.Set)) *metrics {
 	set := server.Figures("rspub", "Source", version)
+	for _, add := range more {
+		add(set)
+	}
 	m := &metrics{stateDir: stateDir, posts: map[string]figures.Counters[string]{}}
 	m.changes = figures.Family(set, "rspub_changes_total", "Changes of resources that were recorded, by kind.", "change", resourcesync.ChangeTypes()...)
 	m.postTime = set.Histogram("rspub_post_duration_seconds", "Time of one POST of a notification to a hub, whatever its result.", .01, .05, .2, 1, 5, 30, 120)

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/rshub/rshub/internal/engine/figures"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
@@ -74,14 +76,19 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 	flags.Var(cli.Positive(&f.every), "every", "longest `TIME` that a change waits for others before it is pushed")
 	f.schedule.add(flags)
 	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
-	flags.StringVar(&f.resume, "resume", "", "publish again to this `HUB`, which is stopped because it and this Source disagree about what it has")
-	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` for which --resume applies (default: the changes of the only set)")
-	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the --resume hub begins (default: where it stopped)")
+	f.addResume(flags)
 	flags.BoolVar(&f.accept, "accept-deletions", false, "publish missing resources as deleted, even if they are more than --max-deleted")
 	flags.Var(&f.drain, "drain", "`TIME` that answers have to finish when rspub ends")
 	flags.BoolVar(&f.json, "json", false, "print each change, POST and document as a line of JSON")
 	f.log.Add(flags)
 	return cmd, f.check
+}
+
+// addResume adds the flags that let a stopped hub go on.
+func (f *serveFlags) addResume(flags *pflag.FlagSet) {
+	flags.StringVar(&f.resume, "resume", "", "publish again to this `HUB`, which is stopped because it and this Source disagree about what it has")
+	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` for which --resume applies (default: the changes of the only set)")
+	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the --resume hub begins (default: where it stopped)")
 }
 
 // check reports what is wrong with the flags, or missing for a Source that others can reach.
@@ -107,7 +114,22 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (f *serveFlags) run(cmd *cobra.Command) error {
+func (f *serveFlags) run(cmd *cobra.Command) error { return f.publish(cmd, f.options, nil) }
+
+// beside is what a command does beside a Source.
+type beside interface {
+	// measure adds its metrics.
+	measure(set *figures.Set)
+	// open opens what it listens at, before the Source is opened. Close releases that.
+	open(ctx context.Context, log *slog.Logger) error
+	close(ctx context.Context)
+	// run does its work until ctx ends, and returns when answers under way had their time. It
+	// may return nil before: then the command ends.
+	run(ctx context.Context, s *source.Source) error
+}
+
+// publish runs a Source with options, and what is beside it; nil: nothing is.
+func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *slog.Logger) (source.Options, error), also beside) error {
 	log, err := f.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -123,7 +145,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
 		return cli.Fail(cli.ExitUsage, "there are several sets, so --resume-topic must name the topic to resume")
 	}
-	o, err := f.options(cmd, log)
+	o, err := options(cmd, log)
 	if err != nil {
 		return err
 	}
@@ -141,7 +163,15 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		f.publicURL = server.URL("localhost")
 	}
 	o.PublicURL = f.publicURL
-	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.hubs)
+	var more []func(*figures.Set)
+	if also != nil {
+		if err := also.open(cmd.Context(), log); err != nil {
+			return err
+		}
+		defer also.close(cmd.Context())
+		more = append(more, also.measure)
+	}
+	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.hubs, more...)
 	var printed events
 	if f.json {
 		printed.to = cmd.OutOrStdout()
@@ -152,7 +182,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return explain(err)
 	}
 	m.source = s
-	err = f.serve(cmd.Context(), s, server, log, signals)
+	err = f.serve(cmd.Context(), s, server, also, log, signals)
 	if errors.Is(err, errAtOnce) {
 		return cli.Fail(cli.ExitFailure, "%w", err)
 	}
@@ -206,8 +236,9 @@ func explain(err error) error {
 	return cli.Fail(cli.ExitUsage, "%w", err)
 }
 
-// serve serves and runs the Source until a signal comes or a part of it fails.
-func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Server, log *slog.Logger, signals <-chan os.Signal) error {
+// serve serves and runs the Source until a signal comes, a part of it fails, or what is beside it
+// ends.
+func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Server, also beside, log *slog.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server.Serve(ctx, s.Handler())
@@ -226,6 +257,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 
 	var err error
 	running := true
+	ended, more := runBeside(ctx, s, also)
 	select {
 	case sig := <-signals:
 		log.Info("asked to end", "event", "stopping", "signal", sig.String())
@@ -233,6 +265,8 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		err = fmt.Errorf("serving: %w", err)
 	case err = <-ran:
 		running = false
+	case err = <-ended:
+		more = false
 	case <-ctx.Done():
 	}
 	cancel()
@@ -243,6 +277,9 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		server.Stop(ctx, time.Duration(f.drain))
 		if running {
 			err = errors.Join(err, <-ran)
+		}
+		if more {
+			err = errors.Join(err, <-ended)
 		}
 		checks.Wait()
 	}()
@@ -255,4 +292,14 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		log.Info("ended", "event", "stopped")
 	}
 	return err
+}
+
+// runBeside starts what is beside a Source. Ended gets its error; more: there is anything.
+func runBeside(ctx context.Context, s *source.Source, also beside) (ended chan error, more bool) {
+	ended = make(chan error, 1)
+	if also == nil {
+		return ended, false
+	}
+	go func() { ended <- also.run(ctx, s) }()
+	return ended, true
 }

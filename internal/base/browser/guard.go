@@ -18,6 +18,14 @@ var (
 	ErrHost = errors.New("a browser sent this to a host name that is none of this listener's")
 )
 
+// Local are the host names of this machine.
+var Local = []string{"localhost", "127.0.0.1", "::1"}
+
+// IsLocal reports whether a Host header names this machine, with or without a port. A listener on
+// loopback that needs no token refuses other names: a page can point a name of its own here (DNS
+// rebinding) and then reads the answers, too.
+func IsLocal(hostport string) bool { return slices.Contains(Local, hostname(hostport)) }
+
 // Guard refuses changes that a page of another origin makes a browser send. Goroutines may
 // share it.
 type Guard struct {

@@ -53,23 +53,31 @@ func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Log
 		return Fail(ExitUsage, "--admin-listen: %w", err)
 	}
 	var err error
-	o.token, err = readCredential(f.tokenFile, func() (string, error) {
-		token, exposed, err := config.ReadAdminToken(f.tokenFile)
+	if o.token, err = readToken("--admin-token-file", f.tokenFile, log); err != nil {
+		return err
+	}
+	return o.open(ctx, f.admin)
+}
+
+// readToken reads the file with the token of a listener; an empty name means no file.
+func readToken(flag, file string, log *slog.Logger) (*Credential, error) {
+	token, err := readCredential(file, func() (string, error) {
+		token, exposed, err := config.ReadAdminToken(file)
 		if err != nil {
-			return "", Fail(ExitUsage, "--admin-token-file: %w", err)
+			return "", Fail(ExitUsage, "%s: %w", flag, err)
 		}
 		if exposed {
-			log.Warn("everyone on this machine may read or change the operator's token; prevent that with: chmod o= "+f.tokenFile, "event", "operator_token_exposed")
+			log.Warn("everyone on this machine may read or change the token of "+flag+"; prevent that with: chmod o= "+file, "event", "operator_token_exposed")
 		}
 		return string(token), nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o.token.refused = func(err error) {
-		log.Warn("the operator's token could not be read again; the earlier token stays in force", "event", "token_reload_failed", "file", f.tokenFile, "error", err)
+	token.refused = func(err error) {
+		log.Warn("the token of "+flag+" could not be read again; the earlier token stays in force", "event", "token_reload_failed", "file", file, "error", err)
 	}
-	return o.open(ctx, f.admin)
+	return token, nil
 }
 
 // The listeners, as labels name them.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,12 +31,16 @@ type addressFlags struct{ prefix, addr, cert, key string }
 
 // Add adds --listen, --tls-cert, --tls-key, --trusted-proxy, and --admin-listen with its own.
 // Port is that of the default address; what completes the help of --listen.
-func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) {
+func (f *ServerFlags) Add(flags *pflag.FlagSet, port, what string) { f.AddAs(flags, "", port, what) }
+
+// AddAs is Add with a prefix before the names of the flags of the listener for others, such as
+// "public-", where another listener has these.
+func (f *ServerFlags) AddAs(flags *pflag.FlagSet, prefix, port, what string) {
 	f.flags, f.dev = flags, "127.0.0.1:"+port
-	f.public.prefix, f.admin.prefix = "--", "--admin-"
-	flags.StringVar(&f.public.addr, "listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
-	flags.StringVar(&f.public.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; --listen then serves only https")
-	flags.StringVar(&f.public.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
+	f.public.prefix, f.admin.prefix = "--"+prefix, "--admin-"
+	flags.StringVar(&f.public.addr, prefix+"listen", ":"+port, "`ADDR` "+what+"; with --dev "+f.dev)
+	flags.StringVar(&f.public.cert, prefix+"tls-cert", "", "`FILE` with the certificate of --"+prefix+"listen and its chain (PEM), read again when it changes; --"+prefix+"listen then serves only https")
+	flags.StringVar(&f.public.key, prefix+"tls-key", "", "`FILE` with the private key of --"+prefix+"tls-cert (PEM), read again when it changes")
 	flags.StringSliceVar(&f.proxies, "trusted-proxy", []string{"127.0.0.0/8", "::1/128"}, "`RANGE` of proxies in front, for which there is no limit of connections; repeatable")
 	flags.StringVar(&f.admin.addr, "admin-listen", "", "`ADDR` of the operator's listener, such as 127.0.0.1:9090: health at /livez and /readyz, /metrics (default: none)")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the bearer token of the operator's listener, at least 16 characters, read again when it changes; required unless --admin-listen is a loopback address")
@@ -89,7 +94,7 @@ func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog
 		s.o.Exempt = append(s.o.Exempt, p)
 	}
 	at := f.public
-	if dev && !f.flags.Changed("listen") {
+	if dev && !f.flags.Changed(strings.TrimPrefix(at.prefix, "--")+"listen") {
 		at.addr = f.dev
 	}
 	if err := s.open(ctx, at); err != nil {

@@ -100,7 +100,7 @@ func (c *Config) check(o Origins) []error {
 // Complete returns an error where something is missing without which a hub that others can reach
 // is of no use. Serve only warns of it, for trying things out.
 func (c *Config) Complete() error {
-	if c.PublicURL == "" && !c.Dev && !isLoopback(c.Listen) {
+	if c.PublicURL == "" && !c.Dev && !IsLoopback(c.Listen) {
 		return errors.New("public-url is missing: write the URL at which publishers and subscribers reach this hub, such as public-url: https://hub.example.org/")
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *Config) Warnings() []string {
 	warn(slices.ContainsFunc(c.AllowCIDR, isEverything), "allow-cidr includes every address (0.0.0.0/0 or ::/0): strangers can make the hub call this machine and all networks around it; name the ranges that callbacks and topics are in")
 	warn(c.AdminTokenExposed, "everyone on this machine may read or change the operator's token; prevent that with: chmod o= "+c.AdminTokenFile)
 	warn(c.ReaderTokenExposed, "everyone on this machine may read or change the read-only token; prevent that with: chmod o= "+c.ReaderTokenFile)
-	warn(c.PublicURL == "" && !isLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works only on this machine")
+	warn(c.PublicURL == "" && !IsLoopback(c.Listen), "public-url is not set: the hub calls itself http://localhost, which works only on this machine")
 	warn(c.TLSCert != "" && strings.HasPrefix(c.PublicURL, "http:"), "public-url begins with http: and the listener serves only https: nobody can reach the hub at its own URL")
 	warn(c.AcceptEmptyStore, "accept-empty-store: an emptied Redis is not noticed at the start; leave it out at the next start")
 	warn(c.RetentionBytes < c.MaxBody, "retention-bytes is less than max-body: a large notification may be deleted before it was delivered; subscriptions then record a gap")
@@ -156,14 +156,14 @@ func (c *Config) readCAs() error {
 // CheckAdminListen returns an error if others can reach the operator's listener at an address
 // and it has no token.
 func CheckAdminListen(addr string, token bool) error {
-	if token || isLoopback(addr) {
+	if token || IsLoopback(addr) {
 		return nil
 	}
 	return fmt.Errorf("%s can be reached from elsewhere, so it needs a token: name its file with --admin-token-file, or keep the listener on this machine with --admin-listen 127.0.0.1:%s", addr, portOf(addr))
 }
 
-// isLoopback reports whether a listener on hostport can be reached only from this machine.
-func isLoopback(hostport string) bool {
+// IsLoopback reports whether a listener on hostport can be reached only from this machine.
+func IsLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		return false

@@ -1,0 +1,232 @@
+package relay
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// MaxChanges is how many changes a request may have, and MaxBytes how long it may be. The text of
+// the links of a change may have maxLinks bytes, so that a notification has room for any change.
+const (
+	MaxChanges = 10_000
+	MaxBytes   = 4 << 20
+	maxLinks   = 256 << 10
+)
+
+// written is a change as an application writes it.
+type written struct {
+	url, change, hash, mediaType, encoding, lastMod string
+	length                                          *int64
+	links                                           []resourcesync.Link
+}
+
+func (c *written) empty() bool {
+	return c.url+c.change+c.hash+c.mediaType+c.encoding+c.lastMod == "" && c.length == nil && c.links == nil
+}
+
+// fields are those of a change.
+func (c *written) fields(r *reader) []field {
+	return []field{
+		{"change", &c.change, "a string"},
+		{"url", &c.url, "a string"},
+		{"lastmod", &c.lastMod, "a string"},
+		{"length", &c.length, "a whole number"},
+		{"hash", &c.hash, "a string"},
+		{"type", &c.mediaType, "a string"},
+		{"encoding", &c.encoding, "a string"},
+		{"links", func() (err error) { c.links, err = r.links(); return err }, "a list"},
+	}
+}
+
+// formFields are those that a form may have, too.
+var formFields = []string{"change", "url", "lastmod", "length", "hash", "type", "encoding"}
+
+// links reads a list of links.
+func (r *reader) links() (links []resourcesync.Link, err error) {
+	t, err := r.dec.Token()
+	if err != nil {
+		return nil, syntax(err)
+	}
+	if t == nil { // null
+		return nil, nil
+	}
+	const wrong = `the field "links" has to be a list of objects, each with "rel" and "href"`
+	if t != json.Token(json.Delim('[')) {
+		return nil, errors.New(wrong)
+	}
+	for r.dec.More() {
+		ok, err := r.begins('{')
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return nil, errors.New(wrong)
+		case len(links) == resourcesync.DefaultLimits.Links:
+			return nil, fmt.Errorf("it has more than %d links", resourcesync.DefaultLimits.Links)
+		}
+		var l resourcesync.Link
+		var length *int64
+		var modified string
+		err = r.object([]field{
+			{"rel", &l.Rel, "a string"},
+			{"href", &l.Href, "a string"},
+			{"pri", &l.Pri, "a whole number"},
+			{"length", &length, "a whole number"},
+			{"hash", &l.Hash, "a string"},
+			{"type", &l.Type, "a string"},
+			{"encoding", &l.Encoding, "a string"},
+			{"modified", &modified, "a string"},
+		})
+		if err == nil {
+			l.Length, l.HasLength, err = lengthOf(length)
+		}
+		if err == nil {
+			l.Modified, err = timeOf("modified", modified)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("link %d: %w", len(links)+1, err)
+		}
+		links = append(links, l)
+	}
+	_, err = r.dec.Token()
+	return links, syntax(err)
+}
+
+func lengthOf(n *int64) (length int64, has bool, err error) {
+	if n == nil {
+		return 0, false, nil
+	}
+	if *n < 0 {
+		return 0, false, fmt.Errorf(`the field "length" is %d, and cannot be negative`, *n)
+	}
+	return *n, true, nil
+}
+
+func timeOf(name, text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	if at, err = resourcesync.ParseDatetime(text); err != nil {
+		return at, fmt.Errorf("the field %q is %q, which is not a time such as 2026-11-21T09:00:00Z", name, shorten(text))
+	}
+	return at, nil
+}
+
+// entry checks a change, and returns what documents will say of it.
+func (c *written) entry(prefixes []string) (e resourcesync.Entry, err error) {
+	e = resourcesync.Entry{Loc: c.url, Change: resourcesync.ChangeType(c.change), Hash: c.hash, Type: c.mediaType, Encoding: c.encoding, Links: c.links}
+	if err := c.checkChange(); err != nil {
+		return e, err
+	}
+	if err := checkURL(c.url, prefixes); err != nil {
+		return e, err
+	}
+	if e.Length, e.HasLength, err = lengthOf(c.length); err != nil {
+		return e, err
+	}
+	if e.LastMod, err = timeOf("lastmod", c.lastMod); err != nil {
+		return e, err
+	}
+	if e.Change.Removes() {
+		for _, f := range []struct {
+			name  string
+			given bool
+		}{{"lastmod", c.lastMod != ""}, {"length", e.HasLength}, {"hash", c.hash != ""}, {"type", c.mediaType != ""}, {"encoding", c.encoding != ""}} {
+			if f.given {
+				return e, fmt.Errorf("the resource is deleted, and so has no %q; leave it out", f.name)
+			}
+		}
+	}
+	if want := strings.Fields(c.hash); c.hash != "" && len(resourcesync.ParseHashes(c.hash).Algorithms()) != len(want) {
+		return e, fmt.Errorf("the field %q is %q; write algorithm:digest, with md5, sha-1, sha-256, sha-384 or sha-512 and the digest in hexadecimal", "hash", shorten(c.hash))
+	}
+	if c.mediaType != "" {
+		if _, _, err := mime.ParseMediaType(c.mediaType); err != nil || !strings.Contains(c.mediaType, "/") {
+			return e, fmt.Errorf("the field %q is %q, which is not a media type such as text/html", "type", shorten(c.mediaType))
+		}
+	}
+	return e, checkLinks(e.Links)
+}
+
+func (c *written) checkChange() error {
+	for _, t := range resourcesync.ChangeTypes() {
+		if c.change == string(t) {
+			return nil
+		}
+	}
+	if c.change == "" {
+		return errors.New(`the field "change" is missing; it is created, updated or deleted`)
+	}
+	return fmt.Errorf(`the field "change" is %q; it has to be created, updated or deleted`, shorten(c.change))
+}
+
+// checkURL refuses a URL that is none of this Source's resources.
+func checkURL(text string, prefixes []string) error {
+	if text == "" {
+		return errors.New(`the field "url" is missing; it is the address of the resource that changed`)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme == "" || u.Host == "":
+		return fmt.Errorf("%q is not the whole address of a resource; write it with https:// and the host", shorten(text))
+	case strings.ContainsFunc(text, isControl):
+		return fmt.Errorf("%q has a control character, or one that is no Unicode", shorten(text))
+	case u.Fragment != "" || strings.HasSuffix(text, "#"):
+		return fmt.Errorf("%q has a fragment, and a fragment is part of a resource; leave out the # and what follows", shorten(text))
+	}
+	for _, p := range prefixes {
+		if strings.HasPrefix(text, p) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a resource of this Source: its address has to begin with %s", shorten(text), strings.Join(prefixes, " or "))
+}
+
+// announced checks a change, and returns it as the Source records it.
+func (c *written) announced(prefixes []string) (source.Given, error) {
+	e, err := c.entry(prefixes)
+	if err != nil {
+		return source.Given{}, err
+	}
+	r := source.Resource{URL: e.Loc, ModTime: e.LastMod, Length: source.UnknownLength, MediaType: e.Type, Encoding: e.Encoding, Links: e.Links}
+	if e.HasLength {
+		r.Length = e.Length
+	}
+	r.SetHash(e.Hash)
+	g := source.Given{Change: e.Change, Resource: r}
+	return g, because(g.Check())
+}
+
+// checkLinks bounds the text of links, which is most of a long change.
+func checkLinks(links []resourcesync.Link) error {
+	size := 0
+	for i := range links {
+		l := &links[i]
+		if i := strings.IndexFunc(l.Rel+l.Href, isControl); i >= 0 {
+			return errors.New("a link has a control character, or one that is no Unicode")
+		}
+		size += len(l.Rel) + len(l.Href) + len(l.Hash) + len(l.Type) + len(l.Encoding)
+	}
+	if size > maxLinks {
+		return fmt.Errorf("its links have %d KiB, and may have %d", size>>10, maxLinks>>10)
+	}
+	return nil
+}
+
+// because returns the sentence of an error of Given.Check that says which rule is broken.
+func because(err error) error {
+	if broken := (*resourcesync.Error)(nil); errors.As(err, &broken) {
+		_, why, _ := strings.Cut(broken.Msg, `": `) // the entry, whose URL is known
+		return errors.New(cmp.Or(why, broken.Msg))
+	}
+	return err
+}

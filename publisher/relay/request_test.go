@@ -1,0 +1,118 @@
+package relay
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+var prefixes = []string{"https://example.org/"}
+
+const someMD5 = "md5:d41d8cd98f00b204e9800998ecf8427e"
+
+// A change has every field that it was given, in a form, in JSON and in a line (LNK-09).
+func TestAllFields_LNK09(t *testing.T) {
+	full := source.Given{Change: resourcesync.Created, Resource: source.Resource{
+		URL: "https://example.org/a?b=1", Length: 12, MediaType: "text/html", Encoding: "gzip",
+		ModTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}}
+	full.Resource.SetHash(someMD5)
+	form, err := parseForm([]byte("change=created&url=https%3A%2F%2Fexample.org%2Fa%3Fb%3D1&length=12&type=text/html&encoding=gzip&lastmod=2026-01-02T03:04:05Z&hash="+someMD5), prefixes)
+	if err != nil || !reflect.DeepEqual(form, []source.Given{full}) {
+		t.Errorf("a form: %v, %v", form, err)
+	}
+	full.Resource.Links = []resourcesync.Link{{
+		Rel: "duplicate", Href: "https://mirror.example/a", Pri: 1, Length: 12, HasLength: true, Hash: someMD5, Type: "text/html", Encoding: "gzip",
+		Modified: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC),
+	}}
+	one := `"change":"created","url":"https://example.org/a?b=1","length":12,"type":"text/html","encoding":"gzip","lastmod":"2026-01-02T03:04:05Z","hash":"` + someMD5 + `",
+		"links":[{"rel":"duplicate","href":"https://mirror.example/a","pri":1,"length":12,"hash":"` + someMD5 + `","type":"text/html","encoding":"gzip","modified":"2026-01-02"}]`
+	got, err := parseJSON([]byte("{"+one+"}"), prefixes)
+	if err != nil || !reflect.DeepEqual(got, []source.Given{full}) {
+		t.Errorf("JSON: %v, %v", got, err)
+	}
+	gone := source.Given{Change: resourcesync.Deleted, Resource: source.Resource{URL: "https://example.org/b", Length: source.UnknownLength}}
+	list := "[{" + one + `},{"change":"deleted","url":"https://example.org/b","length":null,"links":null}]`
+	if got, err := parseJSON([]byte(list), prefixes); err != nil || !reflect.DeepEqual(got, []source.Given{full, gone}) {
+		t.Errorf("a list: %v, %v", got, err)
+	}
+	if l, err := parseLine([]byte(`{"id":"7",`+one+"}"), prefixes); err != nil || l.id != "7" || !reflect.DeepEqual(l.changes, []source.Given{full}) {
+		t.Errorf("a line: %v, %v", l, err)
+	}
+	if l, err := parseLine([]byte(`{"changes":`+list+"}"), prefixes); err != nil || l.id != "" || !reflect.DeepEqual(l.changes, []source.Given{full, gone}) {
+		t.Errorf("a line with a list: %v, %v", l, err)
+	}
+}
+
+// Each mistake is named in a sentence that says what to do.
+func TestMistakes(t *testing.T) {
+	const ok = `{"change":"updated","url":"https://example.org/a"}`
+	with := func(more string) string { return strings.Replace(ok, "}", ","+more+"}", 1) }
+	for _, tc := range []struct{ parser, text, want string }{
+		{"json", ``, "it is not JSON: it ends too early"},
+		{"json", `{`, "it is not JSON: it ends too early"},
+		{"json", `{"change":"updated",}`, "it is not JSON: "},
+		{"json", ok + ok, "something follows the end"},
+		{"json", "{\"change\":\"\xff\"}", "it is not UTF-8"},
+		{"json", `7`, "a change, as an object, or a list"},
+		{"json", `[]`, "the list has no changes"},
+		{"json", `[` + ok + `,7]`, "change 2 of the list: it is not an object"},
+		{"json", `[` + ok + `,{"change":"updated","url":"a"}]`, `change 2 of the list: "a" is not the whole address`},
+		{"json", `[` + ok + strings.Repeat(","+ok, MaxChanges) + `]`, "more than 10000 changes"},
+		{"json", with(`"ulr":"x"`), `there is no field "ulr"; did you mean url?`},
+		{"json", with(`"URL":"x"`), `there is no field "URL"; did you mean url?`},
+		{"json", with(`"id":"x"`), `there is no field "id"`},
+		{"json", with(`"url":"https://example.org/b"`), `the field "url" is there twice`},
+		{"json", with(`"length":"12"`), `"length" has to be a whole number, and is a string`},
+		{"json", with(`"length":1.5`), `"length" has to be a whole number, and is the number 1.5`},
+		{"json", with(`"length":-1`), `"length" is -1, and cannot be negative`},
+		{"json", with(`"lastmod":"yesterday"`), `"lastmod" is "yesterday", which is not a time such as`},
+		{"json", with(`"hash":"md5:12"`), `"hash" is "md5:12"; write algorithm:digest`},
+		{"json", with(`"type":"html"`), `"type" is "html", which is not a media type`},
+		{"json", with(`"links":{}`), `"links" has to be a list`},
+		{"json", with(`"links":[7]`), `"links" has to be a list of objects`},
+		{"json", with(`"links":[{"rel":"describedby"}]`), `href`},
+		{"json", with(`"links":[{"rel":"describedby","href":"https://example.org/m","prio":1}]`), `link 1: there is no field "prio"; did you mean pri?`},
+		{"json", with(`"links":[{"rel":"alternate","href":"https://example.org/` + strings.Repeat("x", maxLinks) + `"}]`), "its links have 256 KiB, and may have 256"},
+		{"json", with(`"links":[{"rel":"alternate","href":"https://example.org/\ud800"}]`), "a link has a control character, or one that is no Unicode"},
+		{"json", `{"url":"https://example.org/a"}`, `the field "change" is missing`},
+		{"json", `{"change":"updated"}`, `the field "url" is missing`},
+		{"json", `{"change":"modified","url":"https://example.org/a"}`, `"change" is "modified"; it has to be created, updated or deleted`},
+		{"json", `{"change":"updated","url":"/a"}`, `"/a" is not the whole address`},
+		{"json", `{"change":"updated","url":"https://example.org.evil.example/a"}`, "its address has to begin with https://example.org/"},
+		{"json", `{"change":"updated","url":"https://example.org/a#b"}`, "has a fragment"},
+		{"json", `{"change":"updated","url":"https://example.org/a b"}`, "percent-encode the space"},
+		{"json", `{"change":"updated","url":"https://example.org/\u0000"}`, "not the whole address"},
+		{"json", `{"change":"updated","url":"https://example.org/\ud800"}`, "no Unicode"},
+		{"json", `{"change":"updated","url":"https://example.org/` + strings.Repeat("x", 2048) + `"}`, "2048"},
+		{"json", `{"change":"deleted","url":"https://example.org/a","type":"text/html"}`, `the resource is deleted, and so has no "type"`},
+		{"form", "change=updated&url=%zz", "it is not a form"},
+		{"form", "change=updated&url=https://example.org/a&links=x", `there is no field "links"`},
+		{"form", "change=updated&url=https://example.org/a&url=https://example.org/b", `"url" is there 2 times`},
+		{"form", "change=updated&url=https://example.org/a&length=many", `"length" is "many", which is not a whole number`},
+		{"form", "change=updated&url=https://example.org/%00", "control character"},
+		{"line", `[]`, "it has to be an object"},
+		{"line", ``, "it is not JSON: it ends too early"},
+		{"line", with(`"id":7`), `"id" has to be a string, and is a number`},
+		{"line", with(`"changes":[]`), "the list has no changes"},
+		{"line", `{"changes":7}`, `"changes" has to be a list`},
+		{"line", `{"type":"text/html","changes":[` + ok + `]}`, `it has "changes" and fields of a change as well`},
+	} {
+		var err error
+		switch tc.parser {
+		case "json":
+			_, err = parseJSON([]byte(tc.text), prefixes)
+		case "form":
+			_, err = parseForm([]byte(tc.text), prefixes)
+		case "line":
+			_, err = parseLine([]byte(tc.text), prefixes)
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 600 {
+			t.Errorf("%s %.200s: %v, want %q", tc.parser, tc.text, err, tc.want)
+		}
+	}
+}
