@@ -84,6 +84,7 @@ func (r *reader) links() (links []resourcesync.Link, err error) {
 			{"hash", &l.Hash, "a string"},
 			{"type", &l.Type, "a string"},
 			{"encoding", &l.Encoding, "a string"},
+			{"profile", &l.Profile, "a string"},
 			{"modified", &modified, "a string"},
 		})
 		if err == nil {
@@ -214,7 +215,7 @@ func checkLinks(links []resourcesync.Link) error {
 		if i := strings.IndexFunc(l.Rel+l.Href, isControl); i >= 0 {
 			return errors.New("a link has a control character, or one that is no Unicode")
 		}
-		size += len(l.Rel) + len(l.Href) + len(l.Hash) + len(l.Type) + len(l.Encoding)
+		size += len(l.Rel) + len(l.Href) + len(l.Hash) + len(l.Type) + len(l.Encoding) + len(l.Profile)
 	}
 	if size > maxLinks {
 		return fmt.Errorf("its links have %d KiB, and may have %d", size>>10, maxLinks>>10)

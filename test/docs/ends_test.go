@@ -63,11 +63,10 @@ func startSource(t *testing.T, hub string) (url, admin string) {
 	return "http://" + listen + "/", run(t, built(t, "rspub"), "serve", "--dir", t.TempDir(), "--state-dir", t.TempDir(), "--dev", "--listen", listen, "--public-url", "http://"+listen+"/", "--hub", hub, "--settle", "10ms")
 }
 
-// runSource returns the metrics of a Source.
+// runSource returns the metrics of a relay, which has those of any Source and more.
 func runSource(t *testing.T) string {
 	t.Helper()
-	_, admin := startSource(t, "http://127.0.0.1:1/")
-	return scraped(t, admin)
+	return scraped(t, run(t, built(t, "rspub"), "relay", "--state-dir", t.TempDir(), "--dev", "--listen", ports.Addr(), "--public-listen", ports.Addr(), "--hub", "http://127.0.0.1:1/"))
 }
 
 // startDestination starts rssub on a new folder.
