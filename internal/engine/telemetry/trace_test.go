@@ -212,7 +212,7 @@ func TestDocumentedLimits(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(string(text)), " ")
 	for _, part := range []string{
-		"1,000 of each kind are traced at a time, and 100 a second after that", "a queue of 4,096", "what is left of the traces is sent (3 s at most)", "once a minute",
+		"1,000 of each kind are traced at a time, and 100 a second after that", "a queue of 4,096", "the remaining traces are sent (3 s at most)", "once a minute",
 	} {
 		if !strings.Contains(words, part) {
 			t.Errorf("docs/operations.md does not say %q", part)
