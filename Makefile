@@ -30,6 +30,8 @@ test: ## Vet, then run every test with the race detector; installs what it needs
 	@tools/need xmllint
 	@tools/need redis-server
 	@tools/need promtool
+	@tools/need python3
+	@tools/need node
 	CGO_ENABLED=1 $(GO) test -race -vet=all -p $(PACKAGES) -timeout 15m ./...
 
 lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
