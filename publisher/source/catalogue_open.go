@@ -74,7 +74,7 @@ func (c *Catalogue) fileChanged() bool {
 	if c.from.Location == "" || c.once() || isWebAddress(c.from.Location) {
 		return false
 	}
-	info, err := os.Stat(c.from.Location)
+	info, err := os.Stat(c.from.Location) //nolint:gosec // the operator names it
 	if err != nil {
 		return false // the next reading reports it
 	}
