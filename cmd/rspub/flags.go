@@ -31,7 +31,8 @@ func clientOf(f *cli.CallFlags) (*egress.Client, error) {
 
 // hubFlags name the hubs, and the credential for publishing there.
 type hubFlags struct {
-	hubs                  []string
+	hubs                  []string // as given
+	urls                  []string // of all hubs, once the files were read
 	tokenFile, secretFile string
 	prefix                string // of the flags of these files
 }
@@ -42,13 +43,17 @@ func (f *hubFlags) add(flags *pflag.FlagSet) { f.addAs(flags, "") }
 // these.
 func (f *hubFlags) addAs(flags *pflag.FlagSet, prefix string) {
 	f.prefix = "--" + prefix
-	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable")
+	flags.StringArrayVar(&f.hubs, "hub", nil, "`URL` of a hub that changes are pushed to; repeatable. For rspub serve NAME=URL pushes only that set there")
 	flags.StringVar(&f.tokenFile, prefix+"token-file", "", "`FILE` with the token of this publisher at the hubs, read again when it changes")
 	flags.StringVar(&f.secretFile, prefix+"secret-file", "", "`FILE` with the secret that notifications are signed with, instead of a token; read again when it changes")
 }
 
 // resolve reads the files.
-func (f *hubFlags) resolve() ([]publisher.Hub, error) {
+func (f *hubFlags) resolve() ([]publisher.Hub, error) { return f.forSets(nil) }
+
+// forSets reads the files, and gives sets the hubs that name them, as NAME=URL. It returns the
+// hubs of all other sets. After it f.urls has the URLs of all.
+func (f *hubFlags) forSets(sets []source.Set) ([]publisher.Hub, error) {
 	if f.tokenFile != "" && f.secretFile != "" {
 		return nil, cli.Fail(cli.ExitUsage, "%[1]stoken-file and %[1]ssecret-file exclude each other: give only one of them", f.prefix)
 	}
@@ -61,15 +66,26 @@ func (f *hubFlags) resolve() ([]publisher.Hub, error) {
 		return nil, err
 	}
 	var hubs []publisher.Hub
+	var urls []string
 	for _, h := range f.hubs {
+		name, h := oneSet(h, sets)
 		if err := websub.CheckURL("--hub", h); err != nil {
 			return nil, cli.Fail(cli.ExitUsage, "%w", err)
 		}
-		hubs = append(hubs, publisher.Hub{
+		hub := publisher.Hub{
 			URL: h, Token: token.Get(), Secret: secret.Get(),
 			Credential: func() (string, string) { return token.Get(), secret.Get() },
-		})
+		}
+		if i := slices.IndexFunc(sets, func(s source.Set) bool { return s.Name == name }); i >= 0 {
+			sets[i].Hubs = append(sets[i].Hubs, hub)
+		} else {
+			hubs = append(hubs, hub)
+		}
+		if !slices.Contains(urls, h) {
+			urls = append(urls, h)
+		}
 	}
+	f.urls = urls
 	return hubs, nil
 }
 

@@ -31,7 +31,7 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 			". Give the address that others use with --public-url, and let the proxy pass its whole path on to --listen", "event", "public_url_unreachable", "url", f.publicURL)
 	}
 	for _, topic := range s.Topics() {
-		if why := namesHubs(ctx, own, topic, f.hubs.hubs); why != "" && ctx.Err() == nil {
+		if why := namesHubs(ctx, own, topic, s.Hubs(topic)); why != "" && ctx.Err() == nil {
 			log.Warn("hubs will refuse these publishes: "+why, "event", "topic_check_failing", "topic", topic)
 		}
 	}
@@ -39,7 +39,7 @@ func (f *serveFlags) checkSelf(ctx context.Context, s *source.Source, log *slog.
 	if err != nil {
 		return // it was tested before
 	}
-	for _, hub := range f.hubs.hubs {
+	for _, hub := range f.hubs.urls {
 		if why := hubAnswers(ctx, client, hub); why != "" && ctx.Err() == nil {
 			log.Warn("the hub can't be reached: "+why+". Changes are stored, and sent when it answers", "event", "hub_unreachable", "hub", hub)
 		}

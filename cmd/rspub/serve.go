@@ -139,15 +139,15 @@ func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *s
 			return err
 		}
 	}
-	if f.resume != "" && !slices.Contains(f.hubs.hubs, f.resume) {
-		return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", f.resume)
-	}
 	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
 		return cli.Fail(cli.ExitUsage, "there are several sets, so --resume-topic must name the topic to resume")
 	}
 	o, err := options(cmd, log)
 	if err != nil {
 		return err
+	}
+	if f.resume != "" && !slices.Contains(f.hubs.urls, f.resume) {
+		return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", f.resume)
 	}
 	// Before anything is begun, so that no signal is missed.
 	signals := make(chan os.Signal, 2)
@@ -171,7 +171,7 @@ func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *s
 		defer also.close(cmd.Context())
 		more = append(more, also.measure)
 	}
-	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.hubs, more...)
+	m := newMetrics(server, cli.BuildVersion(version), f.stateDir, f.hubs.urls, more...)
 	var printed events
 	if f.json {
 		printed.to = cmd.OutOrStdout()
@@ -198,7 +198,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 	if err != nil {
 		return source.Options{}, err
 	}
-	hubs, err := f.hubs.resolve()
+	hubs, err := f.hubs.forSets(sets)
 	if err != nil {
 		return source.Options{}, err
 	}
@@ -245,7 +245,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
 	log.Info("the Source listens", "event", "listening", "address", server.Addr().String(), "url", f.publicURL,
-		"description", s.DescriptionURL(), "hubs", strings.Join(f.hubs.hubs, " "))
+		"description", s.DescriptionURL(), "hubs", strings.Join(f.hubs.urls, " "))
 	var checks sync.WaitGroup
 	checks.Go(func() { f.sets.watchRules(ctx, s, log) })
 	checks.Go(func() {

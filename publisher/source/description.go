@@ -194,8 +194,10 @@ func (s *Source) writePage(w io.Writer) error {
 	for _, x := range s.sets {
 		data.Sets = append(data.Sets, x.composer.url(capabilityListPath))
 	}
-	for _, h := range s.o.Hubs {
-		data.Hubs = append(data.Hubs, h.URL)
+	for _, x := range s.sets {
+		data.Hubs = append(data.Hubs, x.hubs...)
 	}
+	slices.Sort(data.Hubs)
+	data.Hubs = slices.Compact(data.Hubs)
 	return page.Execute(w, data)
 }

@@ -65,6 +65,8 @@ type Set struct {
 	// Change List, but neither a Resource List nor dumps: nobody knows its resources that were
 	// never announced.
 	Announced bool
+	// Hubs are notified of the changes of this set, instead of Options.Hubs. Nil: these.
+	Hubs []publisher.Hub
 }
 
 // Schedule says when documents are written and how long they are kept. A zero field has its

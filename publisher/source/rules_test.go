@@ -113,7 +113,7 @@ func TestPatchesBelongToUpdates_LNK04(t *testing.T) {
 
 // Rules that change while the Source runs, or between two runs, are published as updates of the
 // entries that they change, and of no other.
-func TestChangedRulesArePublished(t *testing.T) {
+func TestChangedRulesArePublished_LNK12(t *testing.T) {
 	h := newHub(t)
 	x := newSite(t, func(o *Options) {
 		o.Hubs = []publisher.Hub{{URL: h.server.URL + "/"}}

@@ -103,7 +103,11 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if o.Name != "" {
 		x.composer.log = x.composer.log.With("set", o.Name)
 	}
-	for _, h := range s.o.Hubs {
+	hubs := s.o.Hubs
+	if o.Hubs != nil {
+		hubs = o.Hubs
+	}
+	for _, h := range hubs {
 		x.hubs = append(x.hubs, h.URL)
 	}
 	if x.index, err = OpenIndex(filepath.Join(state, "index")); err != nil {
@@ -112,7 +116,7 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if err = x.openOrigin(&o, &s.o, state); err != nil {
 		return x, err
 	}
-	if err = x.openPublishers(state, &s.o); err != nil {
+	if err = x.openPublishers(state, hubs, &s.o); err != nil {
 		return x, err
 	}
 	if err = openNeighbours(x, o.Rules); err != nil {
@@ -157,12 +161,12 @@ func (s *set) openOrigin(set *Set, all *Options, state string) error {
 	return err
 }
 
-func (s *set) openPublishers(state string, o *Options) (err error) {
-	if len(o.Hubs) == 0 {
+func (s *set) openPublishers(state string, hubs []publisher.Hub, o *Options) (err error) {
+	if len(hubs) == 0 {
 		return nil
 	}
 	options := publisher.Options{
-		Hubs: o.Hubs, CapabilityList: s.composer.url(capabilityListPath), SourceDescription: s.above,
+		Hubs: hubs, CapabilityList: s.composer.url(capabilityListPath), SourceDescription: s.above,
 		Every: o.Every, Client: o.Client, Log: s.composer.log,
 	}
 	if posted := o.Hooks.Posted; posted != nil {

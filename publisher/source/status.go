@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/publisher"
@@ -92,6 +93,18 @@ func (s *Source) Topics() []string {
 		}
 	}
 	return all
+}
+
+// Hubs are the URLs of the hubs of a topic.
+func (s *Source) Hubs(topic string) []string {
+	for _, x := range s.sets {
+		for _, t := range x.topics {
+			if t.url == topic {
+				return slices.Clone(x.hubs)
+			}
+		}
+	}
+	return nil
 }
 
 // Resources returns the number of resources in all sets.
