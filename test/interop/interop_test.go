@@ -30,7 +30,7 @@ type row struct {
 	run        func(t *testing.T, c *checks) (version string)
 }
 
-var rows = slices.Concat(resyncRows, nodeRows, proxyRows)
+var rows = slices.Concat(resyncRows, museumRows, nodeRows, proxyRows)
 
 // checks counts what a row has shown.
 type checks struct {
