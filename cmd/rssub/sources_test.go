@@ -79,7 +79,7 @@ func TestReadSourcesMistakes(t *testing.T) {
 		"sources:\n":                            "sources.yaml: there is no Source in the list",
 		"":                                      "sources.yaml: it has no list",
 		"sources:\n  - name: a\n":               "sources.yaml:2: url is missing",
-		"sources:\n  - url: ftp://a.example/\n": `sources.yaml:2: url "ftp://a.example/" is no http or https URL`,
+		"sources:\n  - url: ftp://a.example/\n": `sources.yaml:2: url "ftp://a.example/" is not an http or https URL`,
 		"sources:\n  - url: https://a.example/\n    nme: a\n":                                          `sources.yaml:3: there is no setting "nme"; did you mean name?`,
 		"sources:\n  - url: https://a.example/\n    name: ../up\n":                                     `sources.yaml:2: "../up" cannot be the name`,
 		"sources:\n  - url: https://a.example/b/c\n  - url: https://a.example/b-c\n":                   "sources.yaml:3: the name of this Source is a.example-b-c, as in sources.yaml:2",
