@@ -40,16 +40,19 @@ func (rd *reads) serve(w http.ResponseWriter, r *http.Request, values url.Values
 	start := time.Now()
 	e := Event{Name: EventRead, Outcome: OutcomeAccepted, Status: http.StatusOK, Topic: values.Get("hub.topic")}
 	rd.allowOrigin(w.Header(), r)
+	defer func() { rd.h.reportRequest(w, r, start, e) }() // also of an answer that was broken off
 	if err := rd.answer(w, r, values, &e); err != nil {
 		rd.h.refused(w, r, &e, err)
 	}
-	rd.h.reportRequest(w, r, start, e)
 }
 
 // answer answers a question, or returns why not before anything is written.
 func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Values, e *Event) error {
 	if rd.h.o.History == nil || rd.h.o.Read == ReadOff {
 		return refuse(historyOff, "This hub does not serve the history of topics. Subscribe, or read the lists of the Source.")
+	}
+	if err := rd.h.browsers.CheckHost(r); err != nil {
+		return err
 	}
 	q, err := history.ParseQuery(values)
 	if err != nil {
@@ -86,7 +89,7 @@ func (rd *reads) stream(w http.ResponseWriter, r *http.Request, q history.Query,
 	if q.Describe != "" || q.Latest || q.ID != [16]byte{} || q.To != nil {
 		return refuse(badQuery, "A stream begins with after=, or with what comes next. Ask for documents without Accept: text/event-stream.")
 	}
-	from.Address = rd.h.proxies.Requester(r).String()
+	from.Address = from.Name
 	from.Streams = func() { ingress.Release(r) }
 	from.Allowed = func() bool { return rd.mayRead(r, q.Topics, &Event{}) == nil }
 	return rd.h.o.History.Stream(w, r, q, from)

@@ -32,7 +32,6 @@ type composer struct {
 	root, child string // the names of the root and of an entry
 	begin, end  string // the tags of an entry
 	entries     int    // how many have been composed
-	asRead      bool   // broken rules are no fault
 }
 
 // newComposer checks the head of a document.
@@ -158,7 +157,7 @@ func (c *composer) metadata(indent string, e *Entry) {
 }
 
 func (c *composer) links(indent string, all []Link) {
-	if n := len(all); n > DefaultLimits.Links {
+	if n := len(all); n > DefaultLimits.Links && !c.asRead {
 		c.refuse(OverLimit, "XML", "there are %d links in one place; readers accept up to %d", n, DefaultLimits.Links)
 		return
 	}

@@ -28,11 +28,25 @@ const (
 	HeaderGap = "RSHub-Gap"
 )
 
-// forever is the Cache-Control of what never changes, and recheck that of all else.
+// The Cache-Control of what never changes, and of all else. What only readers with a token may see is
+// for no shared cache.
 const (
-	forever = "public, max-age=31536000, immutable"
-	recheck = "no-cache"
+	forever        = "public, max-age=31536000, immutable"
+	foreverPrivate = "private, max-age=31536000, immutable"
+	recheck        = "no-cache"
 )
+
+// forever is the Cache-Control of what never changes.
+func (s *Service) forever() string {
+	if s.o.Private {
+		return foreverPrivate
+	}
+	return forever
+}
+
+// changes reports whether a topic has change notifications, or may have: after a reset its kind is
+// open.
+func changes(head *journal.Head) bool { return head.Kind == journal.KindChange || head.Kind == "" }
 
 // Changes answers with the changes of one topic as a Change List, or as an index of several if
 // there are many (MEM-01). An error is returned before anything is written: ErrUnknown,
@@ -65,7 +79,7 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 	if status != http.StatusOK || r.Method == http.MethodHead {
 		return nil
 	}
-	if err := a.write(r.Context(), &steady{w, http.NewResponseController(w), s.o.Stall}); err != nil {
+	if err := a.write(r.Context(), s.answerTo(w)); err != nil {
 		panic(http.ErrAbortHandler) // the reader must not take half of a document for the whole
 	}
 	return nil
@@ -77,7 +91,7 @@ func (s *Service) plan(ctx context.Context, topic string, q Query) (*plan, error
 	if err != nil {
 		return nil, err
 	}
-	if head.Kind != journal.KindChange {
+	if !changes(&head) {
 		return nil, ErrNoChanges
 	}
 	p := planner{
@@ -88,6 +102,8 @@ func (s *Service) plan(ctx context.Context, topic string, q Query) (*plan, error
 	case q.Earliest:
 		p.cursor.at, p.plan.end = head.Trimmed, head.Trimmed
 		err = p.follow(ctx, journal.Anchor{})
+	case q.To != nil && q.To.place(topic).Position == 0:
+		return nil, &QueryError{paramTo, "is a position of another topic"}
 	case q.After != nil:
 		err = p.after(ctx, q.After.place(topic), q.To.place(topic))
 	default:
@@ -176,7 +192,7 @@ func (a *answer) headers(h http.Header, fixed bool) {
 	}
 	h.Set("Cache-Control", recheck)
 	if fixed {
-		h.Set("Cache-Control", forever)
+		h.Set("Cache-Control", a.s.forever())
 	}
 	if a.gzip {
 		h.Set("Content-Encoding", "gzip")
@@ -221,7 +237,7 @@ func (a *answer) write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for i := range a.plan.parts {
-		if err := a.s.bodies(ctx, a.topic, &a.plan.parts[i], func(e *journal.Entry) error { return copyEntries(d, e) }); err != nil {
+		if err := a.s.bodies(ctx, a.topic, &a.plan.parts[i], func(e *journal.Entry) error { return a.s.copyEntries(d, e) }); err != nil {
 			return err
 		}
 	}
@@ -249,10 +265,10 @@ func (a *answer) writeIndex(w io.Writer) error {
 }
 
 // lenient are the limits for notifications: the hub accepted them.
-var lenient = resourcesync.Limits{Bytes: 1 << 40, Entries: 1 << 30}
+var lenient = resourcesync.Limits{Bytes: 1 << 40, Entries: 1 << 30, Links: 1 << 30}
 
-// copyEntries writes the entries of a notification to d.
-func copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
+// copyEntries writes the entries of a notification to d. If it can't, the next plan has a gap there.
+func (s *Service) copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
 	n := resourcesync.NewNotificationReader(bytes.NewReader(e.Body), lenient)
 	for {
 		entry, err := n.Next()
@@ -262,20 +278,64 @@ func copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
 		if err == nil {
 			err = d.Write(entry)
 		}
+		var refused *resourcesync.Error
+		if errors.As(err, &refused) {
+			s.damaged.add(e.Anchor())
+		}
 		if err != nil {
 			return err
 		}
 	}
 }
 
+// least is the rate, in bytes a second, below which an answer is broken off after slowest: it has a place that
+// others wait for, and memory.
+const (
+	least   = 32 << 10
+	slowest = time.Minute
+	// piece is how many bytes have a time limit of their own.
+	piece = 16 << 10
+)
+
 // steady writes to a reader, and fails if the reader takes nothing for a time.
 type steady struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
+	until func(written int) time.Time // when so much has to be written; nil: no matter
+	n     int
 }
 
-func (s *steady) Write(b []byte) (int, error) {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // where there is a connection
-	return s.w.Write(b)
+// steadily returns a writer for an answer that may take longer than the listener lets a request take.
+func (s *Service) steadily(w http.ResponseWriter) *steady {
+	out := &steady{w: w, rc: http.NewResponseController(w), stall: s.o.Stall}
+	_ = out.rc.SetReadDeadline(time.Time{}) // where there is a connection; net/http would end the request with it
+	return out
+}
+
+// answerTo is steadily for an answer, which has a least rate.
+func (s *Service) answerTo(w http.ResponseWriter) *steady {
+	out, began := s.steadily(w), time.Now()
+	out.until = func(written int) time.Time {
+		return began.Add(slowest + time.Duration(written/least)*time.Second)
+	}
+	return out
+}
+
+func (s *steady) Write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		limit := time.Now().Add(s.stall)
+		if s.until != nil {
+			if whole := s.until(s.n); whole.Before(limit) {
+				limit = whole
+			}
+		}
+		_ = s.rc.SetWriteDeadline(limit) // where there is a connection
+		n, err := s.w.Write(b[:min(len(b), piece)])
+		written, s.n, b = written+n, s.n+n, b[n:]
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }

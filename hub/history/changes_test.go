@@ -283,9 +283,8 @@ func TestTrimmed_MEM01(t *testing.T) {
 	if !errors.As(err, &gone) || !gone.Earliest.Equal(minute(20)) {
 		t.Errorf("%v", err)
 	}
-	if _, err := w.get(w.url(topic, paramAfter, PositionOf(topic, first.Anchor()).String())); !errors.Is(err, ErrGone) {
-		t.Errorf("after what was trimmed: %v", err)
-	}
+	rec, err = w.get(w.url(topic, paramAfter, PositionOf(topic, first.Anchor()).String()))
+	w.want(rec, err, "c", minute(20), open, "2026-01-02T00:10:00Z/2026-01-02T00:20:00Z")
 	if _, err := w.get(w.url(topic, paramID, first.ID.String())); !errors.Is(err, ErrGone) {
 		t.Errorf("the notification itself: %v", err)
 	}
@@ -425,6 +424,56 @@ func (d damagedReader) Read(ctx context.Context, topic string, after journal.Anc
 	return entries, err
 }
 
+// A notification that the hub accepted is in its Change List, however odd: with more links than readers
+// accept by themselves, and attributes of many namespaces.
+func TestOddNotificationsAreWhole(t *testing.T) {
+	w := newWorld(t)
+	from, until := resourcesync.FormatDatetime(minute(0)), resourcesync.FormatDatetime(minute(10))
+	body := `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:r="http://www.openarchives.org/rs/terms/"><r:md capability="change-notification" from="` + from + `" until="` + until + `"/><url><loc>https://example.org/a</loc><r:md change="updated"`
+	for i := range 15 {
+		body += fmt.Sprintf(` xmlns:n%d="https://n.example/%d" n%d:a="1"`, i, i, i)
+	}
+	body += "/>" + strings.Repeat(`<r:ln rel="via" href="https://x.example/"/>`, 1500) + "</url></urlset>"
+	if _, err := resourcesync.CheckNotification(strings.NewReader(body), resourcesync.Limits{}); err != nil {
+		t.Fatal(err) // the hub would not accept it
+	}
+	w.append(journal.Entry{From: minute(0), Until: minute(10), Kind: journal.KindChange, Counts: journal.Counts{Updated: 1}, Body: []byte(body)})
+	rec, err := w.since(minute(0))
+	if err != nil || strings.Count(rec.Body.String(), "<rs:ln rel=\"via\"") != 1500 || strings.Count(rec.Body.String(), "https://n.example/") != 15 {
+		t.Errorf("%v, %d bytes", err, rec.Body.Len())
+	}
+}
+
+// After a reset a topic still has its changes.
+func TestResetTopicHasChanges(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	w.reset()
+	rec, err := w.since(minute(0))
+	w.want(rec, err, "a", minute(0), open)
+}
+
+// A closed part is what it was, or nothing.
+func TestClosedPartIsNeverAnother(t *testing.T) {
+	w := newWorld(t)
+	a := w.publish(minute(0), minute(10), "a")
+	b := w.publish(minute(10), minute(20), "b")
+	lost := b.Anchor()
+	lost.Nonce++ // as after a failover
+	for _, to := range []journal.Anchor{lost, {Position: b.Position + 5, Nonce: 1}} {
+		if _, err := w.get(w.url(topic, paramAfter, PositionOf(topic, a.Anchor()).String(), paramTo, PositionOf(topic, to).String())); !errors.Is(err, ErrGone) {
+			t.Errorf("%v", err)
+		}
+	}
+	var wrong *QueryError
+	if _, err := w.get(w.url(topic, paramAfter, PositionOf(topic, a.Anchor()).String(), paramTo, PositionOf("x", b.Anchor()).String())); !errors.As(err, &wrong) {
+		t.Errorf("another topic: %v", err)
+	}
+	if _, err := w.get(w.url(topic, paramAfter, PositionOf(topic, a.Anchor()).String(), paramTo, PositionOf(topic, b.Anchor()).String())); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
 // Documents come as they were published, with ranges.
 func TestDocument(t *testing.T) {
 	w := newWorld(t)
@@ -553,13 +602,21 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// many names n topics.
+func many(n int) (query string) {
+	for i := range n {
+		query += fmt.Sprintf("hub.topic=%d&", i)
+	}
+	return query
+}
+
 func TestParseQuery(t *testing.T) {
 	at := PositionOf(topic, journal.Anchor{Position: 1}).String()
 	for query, param := range map[string]string{
 		"hub.topic=": "hub.topic", "hub.topic=a&since=yesterday": "since", "hub.topic=a&since=2026&since=2027": "since",
 		"hub.topic=a&after=x": "after", "hub.topic=a&to=" + at: "to", "hub.topic=a&id=1": "id", "hub.topic=a&form=x": "form",
 		"hub.topic=a&since=2026&latest": "latest", "hub.topic=a&describe=x": "describe", "hub.topic=a&after=" + at + "&to=y": "to",
-		strings.Repeat("hub.topic=a&hub.topic=b&", 17): "hub.topic",
+		strings.Repeat("hub.topic=a&", 33) + many(33): "hub.topic",
 	} {
 		values, err := url.ParseQuery(query)
 		if err != nil {

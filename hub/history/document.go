@@ -28,8 +28,11 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	if err != nil {
 		return err
 	}
-	if err := from.charge(e.Size); err != nil {
-		return err
+	tag := `"` + hex.EncodeToString(e.SHA256[:]) + `"`
+	if r.Method != http.MethodHead && !notModified(r, tag) {
+		if err := from.charge(e.Size); err != nil {
+			return err
+		}
 	}
 	free, err := s.room(ctx, e.Size)
 	if err != nil {
@@ -45,10 +48,10 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	}
 	h := w.Header()
 	h.Set("Content-Type", e.MediaType)
-	h.Set("ETag", `"`+hex.EncodeToString(e.SHA256[:])+`"`)
+	h.Set("ETag", tag)
 	h.Set("Webhook-Id", e.ID.String())
 	h.Set("Vary", "Origin")
-	h.Set("Cache-Control", forever)
+	h.Set("Cache-Control", s.forever())
 	if q.Latest {
 		h.Set("Cache-Control", recheck)
 	}
@@ -58,30 +61,17 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	if e.Timed() {
 		h.Set(HeaderUntil, resourcesync.FormatDatetime(e.Until))
 	}
-	out := &steadyWriter{ResponseWriter: w, steady: steady{w, http.NewResponseController(w), s.o.Stall}}
-	http.ServeContent(out, r, "", e.ReceivedAt.Truncate(time.Second), bytes.NewReader(body))
+	http.ServeContent(steadyWriter{w, s.answerTo(w)}, r, "", time.Time{}, bytes.NewReader(body))
 	return nil
 }
 
 // steadyWriter is a ResponseWriter that writes as steady does.
 type steadyWriter struct {
 	http.ResponseWriter
-	steady steady
+	steady *steady
 }
 
-func (w *steadyWriter) Write(b []byte) (int, error) {
-	const most = 64 << 10 // so that each has a limit of its own
-	written := 0
-	for len(b) > 0 {
-		n, err := w.steady.Write(b[:min(len(b), most)])
-		written += n
-		if err != nil {
-			return written, err
-		}
-		b = b[n:]
-	}
-	return written, nil
-}
+func (w steadyWriter) Write(b []byte) (int, error) { return w.steady.Write(b) }
 
 // entry returns the notification that q asks for, without its body.
 func (s *Service) entry(ctx context.Context, topic string, q Query) (journal.Entry, error) {
@@ -121,7 +111,7 @@ func (s *Service) Describe(w http.ResponseWriter, r *http.Request, q Query) erro
 	switch {
 	case err != nil:
 		return err
-	case head.Kind != journal.KindChange:
+	case !changes(&head):
 		return ErrNoChanges
 	}
 	var b bytes.Buffer

@@ -95,11 +95,11 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 		n.URL = s.url(topic, paramID, n.ID)
 		return event(NameNotification, n), nil
 	}
-	free, err := s.room(ctx, e.Size)
-	if err != nil {
+	size := min(e.Size, s.o.MaxBytes)
+	if err := s.coding.Acquire(ctx, size); err != nil {
 		return nil, err
 	}
-	defer free()
+	defer s.coding.Release(size)
 	body, err := s.o.Journal.Body(ctx, topic, *e)
 	if err != nil {
 		return nil, err

@@ -33,9 +33,6 @@ func (e *FutureError) Error() string {
 	return "the newest notification ends at " + e.Until.UTC().Format(time.RFC3339Nano)
 }
 
-// aheadAtMost is how far the end of a notification may lie in the future when it is accepted.
-const aheadAtMost = 5 * time.Minute
-
 // scanPage is how many entries, without their bodies, are read at a time.
 const scanPage = 1000
 
@@ -101,10 +98,7 @@ func (p *planner) since(ctx context.Context, since time.Time) error {
 	case head.Last.Position == head.Trimmed.Position:
 		return &TrimmedError{head.Until}
 	}
-	// No earlier entry can end after since. A position without a nonce is not compared.
-	if begin := journal.PositionAt(since.Add(-aheadAtMost)); begin > p.cursor.at.Position && begin < head.Last.Position {
-		p.cursor.at = journal.Anchor{Position: begin}
-	}
+	p.cursor.at = head.Before(since)
 	first, begins, err := p.find(ctx, since)
 	switch {
 	case err != nil:
@@ -213,13 +207,23 @@ func (p *planner) add(e *journal.Entry) {
 // after plans the answer behind an anchor that this hub, or another one, gave out.
 func (p *planner) after(ctx context.Context, after, to journal.Anchor) error {
 	p.cursor.at, p.plan.end = after, after
+	if to.Position == 0 {
+		return p.follow(ctx, to)
+	}
+	// A closed part: what it was when its address was given out, or nothing.
 	_, err := p.cursor.journal.Read(ctx, p.cursor.topic, after, 1, 0)
-	var trimmed *journal.TrimmedError
+	_, gone := journal.ReadOn(err)
 	switch {
-	case errors.As(err, &trimmed), to.Position != 0 && errors.Is(err, journal.ErrRolledBack):
+	case gone, errors.Is(err, journal.ErrRolledBack):
 		return ErrGone
-	case err != nil && !errors.Is(err, journal.ErrRolledBack) && !errors.Is(err, journal.ErrDamaged):
+	case err != nil:
 		return fmt.Errorf("reading the journal: %w", err)
 	}
-	return p.follow(ctx, to)
+	if err := p.follow(ctx, to); err != nil {
+		return err
+	}
+	if p.plan.before != nil || p.plan.after != nil || p.plan.end.Position != to.Position || p.plan.end.Nonce != to.Nonce {
+		return ErrGone
+	}
+	return nil
 }

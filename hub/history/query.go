@@ -52,7 +52,11 @@ type Query struct {
 
 // ParseQuery reads a question. The error is a *QueryError.
 func ParseQuery(values url.Values) (q Query, err error) {
-	q.Topics = slices.Compact(slices.Clone(values[paramTopic]))
+	for _, topic := range values[paramTopic] {
+		if !slices.Contains(q.Topics, topic) {
+			q.Topics = append(q.Topics, topic)
+		}
+	}
 	if len(q.Topics) == 0 || slices.Contains(q.Topics, "") {
 		return q, &QueryError{paramTopic, "has to be the URL of a topic"}
 	}

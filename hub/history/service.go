@@ -32,6 +32,8 @@ type Options struct {
 	// one address. Zero: 10,000 and 100. Negative: no limit.
 	MaxStreams, MaxStreamsEach int
 	Log                        *zap.Logger // nil: no log
+	// Private says that not everyone may read, so that no shared cache keeps an answer.
+	Private bool
 }
 
 // Service answers those who ask for the history of a topic. It may be shared between goroutines.
@@ -46,6 +48,7 @@ type Service struct {
 	pages  pages
 	events *shared[eventKey, []byte]
 	unread *semaphore.Weighted // large events on their way to readers
+	coding *semaphore.Weighted // documents that become events; nobody holds it for a reader
 
 	draining chan struct{} // closed by Drain
 	drain    sync.Once
@@ -76,6 +79,7 @@ func New(o Options) *Service {
 		pages:  pages{o.Journal, newShared[pageKey](16<<20, func(entries []journal.Entry) int { return len(entries) * entryBytes })},
 		events: newShared[eventKey](16<<20, func(text []byte) int { return len(text) }),
 		unread: semaphore.NewWeighted(o.MaxBytes),
+		coding: semaphore.NewWeighted(o.MaxBytes),
 		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(o.MaxBytes),
 		damaged: newDamaged(), alarm: newAlarm(), draining: make(chan struct{}),
 		answering: counts{each: make(map[string]int)}, streaming: counts{each: make(map[string]int)},

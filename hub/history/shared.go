@@ -121,6 +121,7 @@ func (p pages) Read(ctx context.Context, topic string, after journal.Anchor, mos
 		}
 		return entries, err
 	})
+	entries = entries[:min(len(entries), most)]
 	if _, ok := err.(errHead); ok { //nolint:errorlint // it is never wrapped
 		return nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,8 @@ type stream struct {
 	bell   chan struct{} // of one value: a topic may have changed
 	out    *steady
 	meta   bool
-	told   string // the position that the reader has
+	told   string    // the position that the reader has
+	asked  time.Time // when Reader.Allowed was asked
 }
 
 // follower is the cursor of a stream in one topic.
@@ -78,11 +80,17 @@ func (f *follower) take() bool {
 // ErrDraining, *BusyError, or that of the store.
 func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
 	done, err := s.beginStream(from.Address)
+	if errors.Is(err, ErrDraining) {
+		// A status would end the reader for good, if it is a browser.
+		streamHeaders(w)
+		_, _ = fmt.Fprintf(w, "retry: %d\n\n", spread().Milliseconds())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer done()
-	st := &stream{s: s, bell: make(chan struct{}, 1), meta: q.Meta, out: &steady{w, http.NewResponseController(w), s.o.Stall}}
+	st := &stream{s: s, asked: time.Now(), bell: make(chan struct{}, 1), meta: q.Meta, out: s.steadily(w)}
 	for _, topic := range q.Topics {
 		f, err := s.begins(r.Context(), topic, q, r.Header.Get("Last-Event-ID"))
 		if err != nil {
@@ -92,6 +100,28 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	}
 	s.alarm.add(st)
 	defer s.alarm.remove(st)
+	streamHeaders(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if from.Streams != nil {
+		from.Streams()
+	}
+	// The position comes before the first event, so that a reader whose stream breaks within that
+	// comes again to the same place; unless there is a gap, which is behind that place.
+	first := fmt.Sprintf("retry: %d\n\n", reconnect.Milliseconds())
+	if !slices.ContainsFunc(st.topics, func(f *follower) bool { return f.skipped != nil }) {
+		st.told = st.position()
+		first = fmt.Sprintf("retry: %d\nid: %s\n\n", reconnect.Milliseconds(), st.told)
+	}
+	if st.write([]byte(first)) == nil {
+		st.run(r.Context(), from)
+	}
+	return nil
+}
+
+// streamHeaders begins the answer.
+func streamHeaders(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
@@ -99,21 +129,10 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	h.Set("Connection", "close")     // it is no longer one of the listener's connections
 	h.Set("Vary", "Accept, Origin")
 	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	_ = st.out.rc.SetReadDeadline(time.Time{}) // where there is a connection
-	if from.Streams != nil {
-		from.Streams()
-	}
-	// The position comes before the first event, so that a reader whose stream breaks within that
-	// comes again to the same place.
-	st.told = st.position()
-	if st.write(fmt.Appendf(nil, "retry: %d\nid: %s\n\n", reconnect.Milliseconds(), st.told)) == nil {
-		st.run(r.Context(), from)
-	}
-	return nil
 }
+
+// spread is when a reader comes again after a stream that ended for all.
+func spread() time.Duration { return reconnect + rand.N(mostSpread) } //nolint:gosec // no secret
 
 // begins returns the cursor with which a stream begins in a topic.
 func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID string) (*follower, error) {
@@ -147,10 +166,16 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 // journal's beginning is a gap.
 func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Head, since time.Time) error {
 	p := planner{damaged: &s.damaged, plan: plan{head: head}, cursor: f.cursor}
-	p.cursor.at = head.Trimmed
+	p.cursor.at = head.Before(since)
 	found, begins, err := p.find(ctx, since)
-	if err != nil || found == nil {
-		return err // nothing is newer: from now on
+	switch {
+	case err != nil:
+		return err
+	case found == nil && since.Before(head.Until): // it was there
+		f.skipped = &Gap{From: since, Until: head.Until, Reason: journal.GapRetention}
+		return nil
+	case found == nil:
+		return nil // nothing is newer: from now on
 	}
 	f.at = found.entry.Predecessor()
 	if found.entry.From.After(since) {
@@ -167,6 +192,11 @@ func (st *stream) run(ctx context.Context, from Reader) {
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
 	for {
+		if asked := time.Now(); from.Allowed != nil && asked.Sub(st.asked) >= beat {
+			if st.asked = asked; !from.Allowed() {
+				return
+			}
+		}
 		more, err := st.turn(ctx)
 		if err == nil && !more {
 			err = st.flush()
@@ -176,8 +206,7 @@ func (st *stream) run(ctx context.Context, from Reader) {
 		}
 		select {
 		case <-st.s.draining:
-			spread := reconnect + rand.N(mostSpread) //nolint:gosec // no secret
-			if st.write(fmt.Appendf(nil, "retry: %d\n\n", spread.Milliseconds())) == nil {
+			if st.write(fmt.Appendf(nil, "retry: %d\n\n", spread().Milliseconds())) == nil {
 				_ = st.out.rc.Flush() // the reader comes again in any case
 			}
 			return
@@ -193,7 +222,7 @@ func (st *stream) run(ctx context.Context, from Reader) {
 		case <-st.bell:
 		case <-timer.C:
 			timer.Reset(beat)
-			if from.Allowed != nil && !from.Allowed() || st.write([]byte(":\n\n")) != nil {
+			if st.write([]byte(":\n\n")) != nil {
 				return
 			}
 		}
@@ -251,6 +280,7 @@ func (st *stream) page(ctx context.Context, f *follower) (n int, err error) {
 		if err != nil {
 			return i, err
 		}
+		f.skipped = nil
 	}
 	return len(items), nil
 }

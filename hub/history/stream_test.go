@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +36,11 @@ type tail struct {
 func (w *world) serve() *http.Client {
 	mux := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		q, err := ParseQuery(r.URL.Query())
-		if err == nil {
+		switch {
+		case err != nil:
+		case r.URL.Query().Has(paramSince):
+			err = w.Changes(rw, r, q, Reader{Name: "192.0.2.1"})
+		default:
 			err = w.Stream(rw, r, q, Reader{Address: "192.0.2.1"})
 		}
 		if err != nil {
@@ -311,8 +317,9 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("%d streams are left, retry: %s", n, tails[1].retry)
 		}
 		rec := httptest.NewRecorder()
-		if err := w.Stream(rec, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil), Query{Topics: []string{topic}}, Reader{}); !errors.Is(err, ErrDraining) {
-			t.Errorf("%v", err)
+		err := w.Stream(rec, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil), Query{Topics: []string{topic}}, Reader{})
+		if err != nil || rec.Code != http.StatusOK || !strings.HasPrefix(rec.Body.String(), "retry: ") { // a status would end a browser for good
+			t.Errorf("%v, %v", err, rec)
 		}
 	})
 }
@@ -338,6 +345,42 @@ func TestStalledReader(t *testing.T) {
 			t.Errorf("%d streams", n)
 		}
 	})
+}
+
+// A reader that is slow and steady gets a long answer whole; one that takes next to nothing does not.
+func TestSlowReaderOfALongAnswer(t *testing.T) {
+	for pause, whole := range map[time.Duration]bool{60 * time.Millisecond: true, 10 * time.Second: false} {
+		inStream(t, func(w *world, c *http.Client) {
+			names := make([]string, 1000)
+			for i := range names {
+				names[i] = fmt.Sprintf("%d-%s", i, strings.Repeat("x", 1000))
+			}
+			for i := range 5 {
+				w.publish(minute(i), minute(i+1), names...)
+			}
+			req, _ := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://hub.example/?since="+minute(0).Format(time.RFC3339)+"&hub.topic="+url.QueryEscape(topic), nil)
+			req.Header.Set("Accept-Encoding", "identity")
+			resp, err := c.Do(req)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			defer resp.Body.Close() //nolint:errcheck // it was only read
+			began, end, buf := time.Now(), "", make([]byte, 32<<10)
+			for n := 0; err == nil; {
+				time.Sleep(pause)
+				n, err = resp.Body.Read(buf)
+				end = (end + string(buf[:n]))[max(len(end)+n-20, 0):]
+			}
+			if got := errors.Is(err, io.EOF) && strings.HasSuffix(end, "</urlset>\n"); got != whole || whole && time.Since(began) < 30*time.Second {
+				w.t.Errorf("pause %v: whole: %t, %v after %v", pause, got, err, time.Since(began))
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if n := w.answering.all; !whole && n != 0 {
+				w.t.Errorf("%d answers after %v", n, time.Since(began))
+			}
+		})
+	}
 }
 
 // A reader of several topics resumes in each, whatever the order in which it names them.

@@ -57,10 +57,16 @@ func (g *Guard) Check(r *http.Request) error {
 	if g.origin.Check(r) != nil {
 		return ErrCrossSite
 	}
-	if !slices.Contains(g.hosts, hostname(r.Host)) {
-		return ErrHost
+	return g.CheckHost(r)
+}
+
+// CheckHost returns ErrHost for a request of any method that a browser sent for a page, to an unknown
+// name: by DNS rebinding the page could read the answer.
+func (g *Guard) CheckHost(r *http.Request) error {
+	if len(r.Header.Values("Origin")) == 0 && len(r.Header.Values("Sec-Fetch-Site")) == 0 || slices.Contains(g.hosts, hostname(r.Host)) {
+		return nil
 	}
-	return nil
+	return ErrHost
 }
 
 // hostname returns a Host header, or the host of a URL, without its port and in the spelling

@@ -71,6 +71,7 @@ func requestID(h http.Header) string {
 
 // answer is a ResponseWriter that gives what is written a time limit.
 type answer struct {
+	paced bool // the handler sets the deadlines of writes
 	http.ResponseWriter
 	ctl   *http.ResponseController
 	begun bool
@@ -87,9 +88,20 @@ func (a *answer) begin(r *http.Request, id string) {
 	}
 }
 
-// limit sets the deadline of the next piece. Net/http resets it between requests. A
-// ResponseWriter without a connection has none.
-func (a *answer) limit() { _ = a.ctl.SetWriteDeadline(time.Now().Add(answerTime)) }
+// limit sets the deadline of the next piece, unless the handler sets it. Net/http resets it between
+// requests. A ResponseWriter without a connection has none.
+func (a *answer) limit() {
+	if !a.paced {
+		_ = a.ctl.SetWriteDeadline(time.Now().Add(answerTime))
+	}
+}
+
+// SetWriteDeadline is for http.ResponseController: from now on the handler sets the deadline of
+// each piece.
+func (a *answer) SetWriteDeadline(t time.Time) error {
+	a.paced = true
+	return a.ctl.SetWriteDeadline(t)
+}
 
 // WriteHeader and Write do what they do below, in time.
 func (a *answer) WriteHeader(status int) {

@@ -164,6 +164,7 @@ func newHistory(a *App) *history.Service {
 		MaxStreams:     unlimited(a.cfg.MaxStreams),
 		MaxStreamsEach: unlimited(a.cfg.MaxStreamsPerAddress),
 		Stall:          a.cfg.StreamStall,
+		Private:        a.cfg.Stream == config.StreamToken,
 		Log:            a.log.Named("history"),
 	})
 }
