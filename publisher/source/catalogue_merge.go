@@ -241,7 +241,7 @@ func (r *intake) store(ctx context.Context) error {
 		if x.now == nil {
 			continue
 		}
-		if r.changes {
+		if r.changes && !r.ended {
 			known, err := r.c.x.record(x.key)
 			if err != nil {
 				return err

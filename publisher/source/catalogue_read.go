@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (c *Catalogue) read(ctx context.Context, live bool) error {
 	r := &intake{c: c, live: live, sort: newSorter(c.temp), check: newEntryCheck(), problems: c.problems()}
 	defer func() { r.sort.close() }()
 	err = r.run(ctx, ahead)
-	in.read(err == nil)
+	in.read(err == nil && r.problems.count == 0) // what failed is read again, though the catalogue is the same
 	return err
 }
 
@@ -74,6 +75,8 @@ type intake struct {
 	sort    *sorter
 	check   *entryCheck
 	changes bool  // what follows are changes
+	ended   bool  // they follow the end of a whole catalogue, and are stored with it
+	why     error // why that is not whole; nil: it is
 	entries int64 // how many there were before the end, with those that are wrong
 	unnamed int   // how many of them are wrong and do not say of what resource they are
 	pending []found
@@ -162,6 +165,11 @@ func (r *intake) line(ctx context.Context, l *given.Line) error {
 		x.now = g.step().now
 	}
 	if r.live && r.changes {
+		if slices.ContainsFunc(r.pending, func(p found) bool { return p.key == x.key }) {
+			if err := r.store(ctx); err != nil { // each change is compared with the one before it
+				return err
+			}
+		}
 		r.pending = append(r.pending, x)
 		return nil
 	}
@@ -177,11 +185,17 @@ func (r *intake) end(ctx context.Context, l *given.Line) error {
 	case r.unnamed > 0:
 		why = fmt.Errorf("%w: %d of its lines are wrong and name no resource, so nobody knows what they are about; correct them", ErrIncomplete, r.unnamed)
 	}
+	if r.changes = true; !r.live {
+		// What follows is read again and again with the rest. Only the newest line of a resource counts, so
+		// that nothing goes back and forth at each reading.
+		r.ended, r.why = true, why
+		return nil
+	}
 	if err := r.merge(ctx, why); err != nil {
 		return err
 	}
 	r.sort.close()
-	r.changes, r.sort = true, newSorter(r.c.temp)
+	r.sort = newSorter(r.c.temp)
 	return nil
 }
 
@@ -192,6 +206,9 @@ func (r *intake) finish(ctx context.Context, broken error) error {
 	}
 	if broken != nil {
 		broken = fmt.Errorf("reading the catalogue: %w", broken)
+	}
+	if r.ended {
+		return cmp.Or(r.merge(ctx, r.why), broken)
 	}
 	if r.changes {
 		err := r.mergeChanges(ctx)

@@ -183,7 +183,14 @@ func TestCatalogueOfChanges(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	got, err = r.scan(itemLine("d", "1"), ending(1), itemLine("e", "1"), itemLine("e", "2"))
-	r.want("after a whole one", got, err, "deleted c", "created e")
+	r.want("after a whole one", got, err, "created e", "deleted c")
+	appended := []string{itemLine("d", "1"), itemLine("e", "2"), ending(2), itemLine("d", "2"), `{"url":"https://repo.example.org/e","deleted":true}`, itemLine("f", "1")}
+	got, err = r.scan(appended...)
+	r.want("appended to a whole one", got, err, "updated d", "deleted e", "created f")
+	got, err = r.scan(appended...)
+	r.want("read again", got, err)
+	got, err = r.scan(append(appended, itemLine("d", "1"), itemLine("f", "2"))...)
+	r.want("with two more", got, err, "updated d", "updated f")
 }
 
 // The safety stop holds for a whole catalogue.
@@ -349,6 +356,9 @@ func TestCatalogueStream(t *testing.T) {
 		write(itemLine("b", "1"))
 		write(itemLine("b", "2"), `{"url":"https://repo.example.org/a","deleted":true}`)
 		r.want("changes", r.logged(0), nil, "created b", "updated b", "deleted a")
+		// Each change is compared with the one before it, also if they come together.
+		write(`{"url":"https://repo.example.org/b","deleted":true}`, itemLine("b", "2"), itemLine("b", "3"), itemLine("b", "2"))
+		r.want("together", r.logged(3), nil, "deleted b", "created b", "updated b", "updated b")
 		must(t, out.Close())
 		synctest.Wait()
 		if s := r.Status(); s.Err != nil || s.Incomplete != nil {
