@@ -217,7 +217,7 @@ func (c *chain) awaitSubscribed() {
 		if err == nil {
 			err = json.Unmarshal(a.body, &page)
 		}
-		if err == nil && len(page.Items) != len(c.followers) {
+		if err == nil && len(page.Items) != 2*len(c.followers) { // one for changes, one for framework notifications
 			err = fmt.Errorf("%d subscriptions are active", len(page.Items))
 		}
 		return err
