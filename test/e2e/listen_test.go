@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -59,6 +60,15 @@ func TestListenMissesNothing(t *testing.T) {
 	must(t, <-stopped)
 	m.quiet.Store(true)
 	m.later.Wait()
+	// Files that change at about the same time are looked at together, in any order. When one has been
+	// listed, so have those that were written before it.
+	must(t, os.WriteFile(filepath.Join(folder, "the one before"), []byte("x"), 0o600))
+	eventually(t, time.Minute, func() error {
+		if !slices.ContainsFunc(changeList(t, "http://"+addr+"/changelist.xml"), func(e listed) bool { return strings.HasSuffix(e.Loc, "/the%20one%20before") }) {
+			return errors.New("the change before the last one is not listed")
+		}
+		return nil
+	})
 	must(t, os.WriteFile(filepath.Join(folder, "the last one"), []byte("x"), 0o600))
 	eventually(t, time.Minute, func() error {
 		all := l.all()
