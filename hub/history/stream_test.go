@@ -172,6 +172,7 @@ func inStream(t *testing.T, f func(w *world, c *http.Client)) {
 				t.Error(err)
 			}
 		}()
+		synctest.Wait() // Run hears the hints of the journal from here on
 		f(w, c)
 		cancel()
 		<-done
