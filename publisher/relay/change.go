@@ -14,12 +14,10 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// MaxChanges is how many changes a request may have, and MaxBytes how long it may be. The text of
-// the links of a change may have maxLinks bytes, so that a notification has room for any change.
+// MaxChanges is how many changes a request may have, and MaxBytes how long it may be.
 const (
 	MaxChanges = 10_000
 	MaxBytes   = 4 << 20
-	maxLinks   = 256 << 10
 )
 
 // written is a change as an application writes it.
@@ -207,18 +205,13 @@ func (c *written) announced(prefixes []string) (source.Given, error) {
 	return g, because(g.Check())
 }
 
-// checkLinks bounds the text of links, which is most of a long change.
+// checkLinks checks what documents cannot have.
 func checkLinks(links []resourcesync.Link) error {
-	size := 0
 	for i := range links {
 		l := &links[i]
 		if i := strings.IndexFunc(l.Rel+l.Href, isControl); i >= 0 {
 			return errors.New("a link has a control character, or one that is no Unicode")
 		}
-		size += len(l.Rel) + len(l.Href) + len(l.Hash) + len(l.Type) + len(l.Encoding) + len(l.Profile)
-	}
-	if size > maxLinks {
-		return fmt.Errorf("its links have %d KiB, and may have %d", size>>10, maxLinks>>10)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestMistakes(t *testing.T) {
 		{"json", with(`"links":[7]`), `"links" has to be a list of objects`},
 		{"json", with(`"links":[{"rel":"describedby"}]`), `href`},
 		{"json", with(`"links":[{"rel":"describedby","href":"https://example.org/m","prio":1}]`), `link 1: there is no field "prio"; did you mean pri?`},
-		{"json", with(`"links":[{"rel":"alternate","href":"https://example.org/` + strings.Repeat("x", maxLinks) + `"}]`), "its links have 256 KiB, and may have 256"},
+		{"json", with(`"links":[{"rel":"alternate","href":"https://example.org/` + strings.Repeat("x", 256<<10) + `"}]`), "its links have 256 KiB, and may have 256"},
 		{"json", with(`"links":[{"rel":"alternate","href":"https://example.org/\ud800"}]`), "a link has a control character, or one that is no Unicode"},
 		{"json", `{"url":"https://example.org/a"}`, `the field "change" is missing`},
 		{"json", `{"change":"updated"}`, `the field "url" is missing`},

@@ -130,36 +130,41 @@ type mover struct{ set *set }
 // readdress gives the resources of the set an address. If they had another one, all that
 // are listed elsewhere now are deleted at their old URL and created at the new one: a Destination
 // learns it from any channel that it follows. Each step can be repeated, so a process that is killed
-// begins again at its next start. Nothing else may write to the index meanwhile.
+// begins again at its next start: it ends the move that was begun, even if the address is another
+// one by now. Nothing else may write to the index meanwhile.
 func (s mover) readdress(now address) error {
 	h := s.set.shelf.current().History
+	if h.Site == "" || !s.set.index.Ready() {
+		// No document has named a resource yet, or the numbers of the log begin anew.
+		s.set.composer.address, s.set.composer.moves = now, nil
+		return s.swap(func(h *history) { h.Address, h.Moves, h.Leaving, h.Arriving = now, nil, nil, false })
+	}
 	s.set.composer.address, s.set.composer.moves = h.Address, h.Moves
-	begun := h.Site == "" || !s.set.index.Ready() // no document has named a resource yet
-	if !h.Address.equal(&now) && !begun {
-		if err := s.leave(now); err != nil {
+	for h.Leaving != nil || h.Arriving || !h.Address.equal(&now) {
+		var err error
+		switch {
+		case h.Leaving != nil:
+			err = s.leave(h.Address, *h.Leaving)
+		case h.Arriving:
+			err = s.arrive(h.Moves[len(h.Moves)-1].Address, h.Address)
+		default:
+			err = s.swap(func(h *history) { h.Leaving = &now })
+		}
+		if err != nil {
 			return err
 		}
+		h = s.set.shelf.current().History
+		s.set.composer.address, s.set.composer.moves = h.Address, h.Moves
 	}
-	s.set.composer.address = now
-	h = s.set.shelf.current().History
-	if h.Arriving {
-		before := h.Moves[len(h.Moves)-1].Address
-		if _, err := s.announceMoved(resourcesync.Created, &before, &now); err != nil {
-			return err
-		}
-	}
-	if h.Address.equal(&now) && !h.Arriving {
-		return nil
-	}
-	return s.set.shelf.swap(func(c *catalogue) error {
-		c.History.Address, c.History.Arriving = now, false
-		return nil
-	})
+	return nil
+}
+
+func (s mover) swap(change func(h *history)) error {
+	return s.set.shelf.swap(func(c *catalogue) error { change(&c.History); return nil })
 }
 
 // leave logs as deleted what has another URL from now on.
-func (s mover) leave(now address) error {
-	before := s.set.composer.address
+func (s mover) leave(before, now address) error {
 	n, err := s.announceMoved(resourcesync.Deleted, &before, &now)
 	if err != nil {
 		return err
@@ -167,17 +172,21 @@ func (s mover) leave(now address) error {
 	s.set.composer.log.Warn("the resources have other URLs than before: they are published as deleted at the old ones and created at the new ones, and subscribers fetch them again",
 		"event", "resources_moved", "resources", n, "before", s.set.composer.top(&before), "now", s.set.composer.top(&now))
 	last := s.set.index.state()
-	err = s.set.shelf.swap(func(c *catalogue) error {
-		h := &c.History
+	return s.swap(func(h *history) {
 		for len(h.Moves) > 0 && (h.Moves[0].Through <= last.begin.seq || len(h.Moves) >= mostMoves) {
 			h.Moves = h.Moves[1:]
 		}
 		h.Moves = append(h.Moves, move{Through: last.last.seq, Address: before})
-		h.Address, h.Arriving = now, true
-		return nil
+		h.Address, h.Leaving, h.Arriving = now, nil, true
 	})
-	s.set.composer.moves = s.set.shelf.current().History.Moves
-	return err
+}
+
+// arrive logs as created what left its former URL.
+func (s mover) arrive(before, now address) error {
+	if _, err := s.announceMoved(resourcesync.Created, &before, &now); err != nil {
+		return err
+	}
+	return s.swap(func(h *history) { h.Arriving = false })
 }
 
 // announceMoved logs a change of all resources whose URL differs at two addresses, and

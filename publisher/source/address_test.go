@@ -1,6 +1,8 @@
 package source
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -131,7 +133,7 @@ func TestMoveGoesOn(t *testing.T) {
 	x := newSite(t, nil)
 	x.write(map[string]string{"a": "1", "b": "1"})
 	x.build()
-	if err := (mover{x.sets[0]}).leave(address{Prefix: "https://one.example/"}); err != nil {
+	if err := (mover{x.sets[0]}).leave(address{}, address{Prefix: "https://one.example/"}); err != nil {
 		t.Fatal(err)
 	}
 	x.close() // and nothing is created yet
@@ -145,6 +147,65 @@ func TestMoveGoesOn(t *testing.T) {
 	}
 	if h := x.sets[0].shelf.current().History; h.Arriving || len(h.Moves) != 1 {
 		t.Errorf("after it, the history has %+v", h.Moves)
+	}
+}
+
+// A move that was begun ends at the next start, even if it leads back or elsewhere by then: whatever was
+// announced as deleted and is there is announced as created.
+func TestMoveGoesBack(t *testing.T) {
+	one, two := address{Prefix: "https://one.example/"}, "https://two.example/"
+	for name, kill := range map[string]func(m mover) error{
+		"while it deletes": func(m mover) error {
+			before := m.set.shelf.current().History.Address
+			_, err := m.announceMoved(resourcesync.Deleted, &before, &one)
+			return errors.Join(m.swap(func(h *history) { h.Leaving = &one }), err)
+		},
+		"while it creates": func(m mover) error { return m.leave(m.set.shelf.current().History.Address, one) },
+	} {
+		for _, to := range []string{"", two} {
+			x := newSite(t, nil)
+			x.write(map[string]string{"a": "1", "b": "1"})
+			x.build()
+			must(t, kill(mover{x.sets[0]}))
+			x.close()
+			x.o.Sets[0].ResourceURL = to
+			x.open()
+			x.build()
+			last := make(map[string]string)
+			locs, changes := x.locs("/changelist.xml")
+			for i, loc := range locs {
+				last[loc], _, _ = strings.Cut(changes[i], " ")
+			}
+			at := cmp.Or(to, x.o.PublicURL+"data/")
+			for loc, change := range last {
+				if want := strings.HasPrefix(loc, at); (change == "created") != want {
+					t.Errorf("%s, then at %s: the last change of %s is %s", name, at, loc, change)
+				}
+			}
+			if last[at+"a"] == "" || last[at+"b"] == "" {
+				t.Errorf("%s, then at %s: %v", name, at, last)
+			}
+		}
+	}
+}
+
+// With a new index the numbers of changes begin anew, so former addresses mean nothing.
+func TestMoveIsForgottenWithTheIndex(t *testing.T) {
+	x := newSite(t, nil)
+	x.write(map[string]string{"a": "1", "b": "1"})
+	x.build()
+	x.close()
+	x.o.Sets[0].ResourceURL = "https://one.example/"
+	x.open()
+	x.build()
+	x.close()
+	must(t, os.RemoveAll(filepath.Join(x.o.StateDir, "index")))
+	x.open()
+	x.build()
+	x.write(map[string]string{"c": "1"})
+	x.build()
+	if locs, _ := x.locs("/changelist.xml"); !slices.Contains(locs, "https://one.example/c") || slices.Contains(locs, x.o.PublicURL+"data/c") {
+		t.Errorf("the Change List has %v", locs)
 	}
 }
 

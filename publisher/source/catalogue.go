@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ type Catalogue struct {
 	x        *Index
 	o        FolderOptions
 	from     CatalogueOptions
-	base     string // the URL of the set
+	data     string // the URL of the files that the set serves
+	address  address
 	temp     string // a folder for files without a name
 	contents *contents
 
@@ -63,17 +65,19 @@ type Catalogue struct {
 	changed chan struct{}
 	seen    seenAt
 
-	mu     sync.Mutex
-	status FolderStatus
+	mu      sync.Mutex
+	status  FolderStatus
+	refused int // lines of the last reading
 }
 
 var _ origin = (*Catalogue)(nil)
 
 // newCatalogue returns a Catalogue that writes to an index. Of o it uses Dir, which is the root of contents, or
-// empty, Exclude, Rescan, Unwatched, Settle, MaxDeleted, Workers and Log.
-func newCatalogue(x *Index, o FolderOptions, from CatalogueOptions, base, temp string, client Doer) (*Catalogue, error) {
+// empty, Exclude, Rescan, Unwatched, Settle, MaxDeleted, Workers and Log. Base is the URL of the set, and at is where
+// files are listed.
+func newCatalogue(x *Index, o FolderOptions, from CatalogueOptions, base string, at address, temp string, client Doer) (*Catalogue, error) {
 	c := &Catalogue{
-		x: x, o: folderDefaults(o), from: from, base: base, temp: temp, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		x: x, o: folderDefaults(o), from: from, data: base + dataPath, address: at, temp: temp, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	var err error
 	if c.contents, err = newContents(o.Dir, o.Exclude, temp, client); err != nil {
@@ -200,13 +204,16 @@ type problems struct {
 	name  string
 	known map[string]bool // those of the last reading, which are logged
 	count int
+	next  int // how many there have to be before another one is logged
 	first []Problem
 }
 
 // problems begins those of a reading.
 func (c *Catalogue) problems() problems {
-	p := problems{log: c.o.Log, name: c.name(), known: map[string]bool{}}
-	for _, old := range c.Status().Problems {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := problems{log: c.o.Log, name: c.name(), known: map[string]bool{}, next: max(maxProblems, c.refused) + 1}
+	for _, old := range c.status.Problems {
 		p.known[old.Err.Error()] = true
 	}
 	return p
@@ -214,6 +221,10 @@ func (c *Catalogue) problems() problems {
 
 func (p *problems) add(err error) {
 	if p.count++; p.count > maxProblems {
+		if p.count == p.next {
+			p.next *= 2
+			p.log.Warn("many lines of the catalogue are refused, for example by the same mistake; this is one of them", "event", "catalogue_line_refused", "catalogue", p.name, "lines", p.count, "error", err)
+		}
 		return
 	}
 	path := ""
@@ -232,9 +243,7 @@ func (c *Catalogue) looked(r *intake) {
 	p, incomplete, held := &r.problems, r.incomplete, r.held
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := p.count - len(p.first); n > 0 && len(p.known) == 0 {
-		c.o.Log.Warn("more lines of the catalogue are refused, for example by the same mistake", "event", "catalogue_line_refused", "catalogue", c.name(), "lines", n)
-	}
+	c.refused = p.count
 	s := &c.status
 	if incomplete != nil && (s.Incomplete == nil || s.Incomplete.Error() != incomplete.Error()) {
 		c.o.Log.Error("nothing that is missing in the catalogue is deleted", "event", "catalogue_incomplete", "catalogue", c.name(), "error", incomplete)
@@ -246,5 +255,5 @@ func (c *Catalogue) looked(r *intake) {
 	if held == 0 && s.Held > 0 {
 		c.signal()
 	}
-	s.Scanned, s.Problems, s.Incomplete, s.Held = time.Now(), p.first, incomplete, held
+	s.Scanned, s.Problems, s.Incomplete, s.Held = time.Now(), slices.Clip(p.first), incomplete, held
 }

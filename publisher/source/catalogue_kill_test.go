@@ -42,7 +42,7 @@ func openCatalogue(t *testing.T, file, state string) (*Catalogue, *Index) {
 	x, err := OpenIndex(state)
 	must(t, err)
 	o := FolderOptions{Settle: 10 * time.Millisecond, MaxDeleted: 1, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	c, err := newCatalogue(x, o, CatalogueOptions{Location: file}, "https://source.example.org/", state, nil)
+	c, err := newCatalogue(x, o, CatalogueOptions{Location: file}, "https://source.example.org/", address{}, state, nil)
 	must(t, err)
 	return c, x
 }

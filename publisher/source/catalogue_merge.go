@@ -248,7 +248,7 @@ func (r *intake) store(ctx context.Context) error {
 			}
 			x.old = known
 		}
-		if x.inherit(); x.now.Hash() == "" && r.c.reads(&x.now.Resource) {
+		if r.c.inherit(x); x.now.Hash() == "" && r.c.reads(&x.now.Resource) {
 			g.Go(func() error {
 				wrong[i] = r.c.learn(ctx, x)
 				return nil
@@ -284,17 +284,18 @@ func (r *intake) store(ctx context.Context) error {
 // reads reports whether the bytes of a resource are read if the catalogue gives no digest: those of a file, and of a
 // URL that it names for that.
 func (c *Catalogue) reads(r *Resource) bool {
-	return c.contents.has(r) && (r.Path != "" || r.Content != "")
+	at := c.contents.address(r)
+	return c.contents.has(r) && (at == "" || at != r.URL && at != c.address.below(c.data, r.Path))
 }
 
 // inherit takes over what was read of the bytes before, if the catalogue says that they were not modified
 // since.
-func (x *found) inherit() {
+func (c *Catalogue) inherit(x *found) {
 	if x.old == nil || x.now.Hash() != "" || x.old.Hash() == "" || x.old.racy || x.now.ModTime.IsZero() ||
 		x.now.Path != x.old.Path || x.now.Content != x.old.Content || !x.now.sameBytes(&x.old.Resource) {
 		return
 	}
-	if x.now.Path != "" && x.old.stat.inode == 0 {
+	if c.contents.address(&x.now.Resource) == "" && x.old.stat.inode == 0 {
 		return // the catalogue gave the digest, and the file was never read
 	}
 	x.now.from(x.old)
@@ -315,7 +316,7 @@ func (r *record) from(old *record) {
 
 // learn reads the bytes of a resource, unless its file is the one that was read before.
 func (c *Catalogue) learn(ctx context.Context, x *found) error {
-	if x.now.Path != "" && x.old != nil && !x.old.racy && x.old.Path == x.now.Path && x.old.stat.inode != 0 {
+	if c.contents.address(&x.now.Resource) == "" && x.old != nil && !x.old.racy && x.old.Path == x.now.Path && x.old.stat.inode != 0 {
 		f, err := c.contents.file(x.now.Path)
 		if err != nil {
 			return err

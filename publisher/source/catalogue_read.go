@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -100,7 +101,9 @@ func (r *intake) run(ctx context.Context, ahead <-chan lineRead) error {
 		case errors.Is(l.err, io.EOF):
 			return r.finish(ctx, nil)
 		case errors.As(l.err, &bad):
-			r.refuse(bad)
+			if err := r.refuse(bad); err != nil {
+				return err
+			}
 		case l.err != nil:
 			return r.finish(ctx, l.err)
 		default:
@@ -113,22 +116,24 @@ func (r *intake) run(ctx context.Context, ahead <-chan lineRead) error {
 				return err
 			}
 		}
+		if r.live && r.changes && len(ahead) == 0 {
+			r.c.looked(r) // changes may come for years, so nothing can wait for their end
+		}
 	}
 }
 
 // refuse notes a line that is wrong. The resource that it names stays as it is.
-func (r *intake) refuse(bad *given.LineError) {
+func (r *intake) refuse(bad *given.LineError) error {
 	r.entries++
 	r.problems.add(bad)
-	key := bad.URL
-	if key == "" {
-		key = bad.Path
-	}
-	if key == "" || len(key) > maxPath {
+	named := cmp.Or(bad.URL, bad.Path)
+	if named == "" || len(named) > maxPath {
 		r.unnamed++
 	} else if !r.changes {
-		_ = r.sort.add(r.c.key(bad.URL, bad.Path), []byte{lineKeeps}) // if it fails, so does the next line
+		key, _ := r.c.key(bad.URL, bad.Path) // the line is refused anyway
+		return r.sort.add(cmp.Or(key, named), []byte{lineKeeps})
 	}
+	return nil
 }
 
 // line handles a line.
@@ -157,8 +162,7 @@ func (r *intake) line(ctx context.Context, l *given.Line) error {
 	}
 	if err != nil {
 		r.entries--
-		r.refuse(&given.LineError{Number: l.Number, URL: l.Entry.URL, Path: l.Entry.Path, Err: err})
-		return nil
+		return r.refuse(&given.LineError{Number: l.Number, URL: l.Entry.URL, Path: l.Entry.Path, Err: err})
 	}
 	x := found{key: g.Resource.Key(), line: l.Number}
 	if !l.Entry.Deleted {
@@ -238,34 +242,77 @@ func (c *Catalogue) baseline() error {
 	return nil
 }
 
-// key is the key of what a line names. An address below data/ of the set is that of a path.
-func (c *Catalogue) key(url, path string) string {
-	if url == "" || path != "" && url == c.base+dataPath+EscapePath(path) {
-		return path
+// key is the key of what a line names: one address has one key, in whatever way lines write it. An address
+// at which the set lists a file has the path of that file. If the line has another path, that is an error, too.
+func (c *Catalogue) key(at, path string) (string, error) {
+	switch listed, err := c.path(at, path); {
+	case err != nil || listed == "":
+		return cmp.Or(at, path), err
+	case path != "" && path != listed:
+		return listed, fmt.Errorf("its url is where %q is listed, and its path is %q; give only the path, or leave out the URL of the resources, so that each entry has its own", listed, path)
+	default:
+		return listed, nil
 	}
-	return url
+}
+
+// path returns the path of the file that the set lists at an address; empty: it lists none there. If rules
+// shorten addresses, several paths have the same: given is the one to choose, else the one that the index has.
+func (c *Catalogue) path(at, given string) (string, error) {
+	if at == "" {
+		return given, nil
+	}
+	escaped, ok := strings.CutPrefix(at, c.address.below(c.data, ""))
+	if !ok {
+		return "", nil
+	}
+	short, err := url.PathUnescape(escaped)
+	if err != nil || EscapePath(short) != escaped {
+		return "", nil // such as one with a query
+	}
+	paths := c.address.paths(short)
+	if len(paths) == 0 {
+		return "", nil
+	}
+	if slices.Contains(paths, given) {
+		return given, nil
+	}
+	if len(paths) == 1 {
+		return paths[0], nil
+	}
+	for _, p := range paths {
+		if known, err := c.x.record(p); known != nil || err != nil {
+			return p, err
+		}
+	}
+	return paths[0], nil
 }
 
 // given turns an entry into what the index gets.
 func (c *Catalogue) given(e *given.Entry) (Given, error) {
-	r := Resource{Path: e.Path, URL: e.URL, Content: e.Content, ModTime: e.LastMod, Length: UnknownLength, MediaType: e.Type, Encoding: e.Encoding, Links: e.Links}
-	if e.HasLength {
+	key, err := c.key(e.URL, e.Path)
+	switch {
+	case err != nil:
+		return Given{}, err
+	case e.Deleted:
+		return Given{Resource: keyed(key)}, nil
+	case e.Path != "" && c.contents.root == "":
+		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder as the root of contents, or leave out the path")
+	case e.Path == "" && strings.HasPrefix(e.URL, c.data):
+		return Given{}, fmt.Errorf("its url is below %s, where this Source serves files; name the file with path and leave out the url", c.data)
+	}
+	r := keyed(key)
+	r.Content, r.ModTime, r.MediaType, r.Encoding, r.Links = e.Content, e.LastMod, e.Type, e.Encoding, e.Links
+	r.SetHash(e.Hash)
+	if r.Length = UnknownLength; e.HasLength {
 		r.Length = e.Length
 	}
-	r.SetHash(e.Hash)
-	if c.key(e.URL, e.Path) == e.Path && e.Path != "" {
-		r.URL = ""
-	}
-	if r.Content == r.URL {
-		r.Content = ""
-	}
 	switch {
-	case r.Path != "" && c.contents.root == "" && !e.Deleted:
-		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder as the root of contents, or leave out the path")
-	case strings.HasPrefix(r.URL, c.base+dataPath):
-		return Given{}, fmt.Errorf("its url is below %s, where this Source serves files; name the file with path and leave out the url", c.base+dataPath)
-	case e.Deleted:
-		return Given{Resource: keyed(r.Key())}, nil
+	case r.URL != "":
+		if r.Path = e.Path; r.Content == r.URL {
+			r.Content = ""
+		}
+	case e.Path == "":
+		r.Content = cmp.Or(r.Content, e.URL) // another server has the bytes
 	}
 	return Given{Resource: r}, nil
 }

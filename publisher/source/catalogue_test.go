@@ -35,6 +35,11 @@ type catalogueRig struct {
 
 func newCatalogueRig(t *testing.T, o FolderOptions, from CatalogueOptions, client Doer) *catalogueRig {
 	t.Helper()
+	return newCatalogueRigAt(t, address{}, o, from, client)
+}
+
+func newCatalogueRigAt(t *testing.T, at address, o FolderOptions, from CatalogueOptions, client Doer) *catalogueRig {
+	t.Helper()
 	x, state := newIndex(t)
 	r := &catalogueRig{t: t, file: filepath.Join(t.TempDir(), "catalogue.jsonl"), log: &lockedBuffer{}}
 	o.Log = slog.New(slog.NewTextHandler(r.log, nil))
@@ -42,7 +47,7 @@ func newCatalogueRig(t *testing.T, o FolderOptions, from CatalogueOptions, clien
 		from.Location = r.file
 	}
 	var err error
-	r.Catalogue, err = newCatalogue(x, o, from, "https://source.example.org/", state, client)
+	r.Catalogue, err = newCatalogue(x, o, from, "https://source.example.org/", at, state, client)
 	must(t, err)
 	return r
 }
@@ -353,9 +358,14 @@ func TestCatalogueStream(t *testing.T) {
 		if !r.Status().Ready {
 			t.Errorf("%+v", r.Status())
 		}
+		whole := r.Status().Scanned
+		time.Sleep(time.Hour)
 		write(itemLine("b", "1"))
 		write(itemLine("b", "2"), `{"url":"https://repo.example.org/a","deleted":true}`)
 		r.want("changes", r.logged(0), nil, "created b", "updated b", "deleted a")
+		if s := r.Status(); !s.Scanned.After(whole) {
+			t.Errorf("an hour later the index is in step as of %v", s.Scanned)
+		}
 		// Each change is compared with the one before it, also if they come together.
 		write(`{"url":"https://repo.example.org/b","deleted":true}`, itemLine("b", "2"), itemLine("b", "3"), itemLine("b", "2"))
 		r.want("together", r.logged(3), nil, "deleted b", "created b", "updated b", "updated b")
@@ -367,6 +377,71 @@ func TestCatalogueStream(t *testing.T) {
 		cancel()
 		must(t, <-ran)
 	})
+}
+
+// Changes may come for years: the index is in step with them while they come, or no dump would ever be
+// written and the log would grow for ever. Lines that are refused are logged in powers of two.
+func TestCatalogueStreamOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Location: "-", Input: in}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- r.Run(ctx) }()
+		write := func(lines ...string) {
+			_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
+			must(t, err)
+			synctest.Wait()
+		}
+		write(`{"begin":"changes"}`)
+		if s := r.Status(); s.Scanned.IsZero() || !s.Ready {
+			t.Errorf("after the beginning: %+v", s)
+		}
+		for n := range 1000 {
+			write(fmt.Sprintf(`{"url":"https://repo.example.org/%d","length":-1}`, n))
+		}
+		if s, lines := r.Status(), strings.Count(r.log.String(), "catalogue_line_refused"); len(s.Problems) != maxProblems || lines != maxProblems+4 {
+			t.Errorf("of 1000 lines that are refused %d are logged, and %d are in the status", lines, len(s.Problems))
+		}
+		must(t, out.Close())
+		cancel()
+		must(t, <-ran)
+	})
+}
+
+// One address has one key, in whatever way lines write it, so a file that is there is never announced as deleted.
+func TestOneAddressOneKey(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(root, "a b.html"), []byte("1"), 0o600))
+	digest := fmt.Sprintf(`"length":1,"hash":"sha-256:%x","type":"text/html"`, shaOf("1"))
+	for _, x := range []struct {
+		name string
+		at   address
+		url  string
+	}{
+		{"a prefix", address{Prefix: "https://museum.example/works/"}, "https://museum.example/works/a%20b.html"},
+		{"a prefix that drops extensions", address{Prefix: "https://museum.example/works/", Drop: []string{".html"}}, "https://museum.example/works/a%20b"},
+		{"data/", address{}, "https://source.example.org/data/a%20b.html"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			r := newCatalogueRigAt(t, x.at, FolderOptions{Dir: root}, CatalogueOptions{}, nil)
+			lines := []string{`{"path":"a b.html",` + digest + `}`, `{"path":"a b.html","url":"` + x.url + `",` + digest + `}`}
+			if x.at.Prefix != "" {
+				lines = append(lines, `{"url":"`+x.url+`",`+digest+`}`)
+			}
+			for _, line := range append(lines, lines...) {
+				got, err := r.scan(line, ending(1))
+				r.want(line, got, err)
+			}
+			got, err := r.scan(`{"path":"c","url":"`+x.url+`",`+digest+`}`, ending(1))
+			r.want("another path", got, err)
+			if p := r.Status().Problems; len(p) != 1 || !strings.Contains(p[0].Err.Error(), `its url is where "a b.html" is listed`) {
+				t.Errorf("another path with its address: %v", p)
+			}
+			got, err = r.scan(`{"url":"`+x.url+`","deleted":true}`, ending(1))
+			r.want("deleted", got, err, "deleted a b.html")
+		})
+	}
 }
 
 // A file is read again when it has changed, and after some time; a URL is asked for what is new.

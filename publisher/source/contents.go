@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
@@ -41,18 +43,18 @@ func newContents(root string, excluded []string, temp string, client Doer) (*con
 
 // has reports whether there are bytes for a resource.
 func (c *contents) has(r *Resource) bool {
-	return r.Path != "" && c.root != "" || c.address(r) != "" && c.client != nil
+	if c.address(r) != "" {
+		return c.client != nil
+	}
+	return r.Path != "" && c.root != ""
 }
 
 // address is the URL of the bytes of a resource that has no file.
 func (c *contents) address(r *Resource) string {
-	if r.Path != "" {
+	if r.Content == "" && r.Path != "" {
 		return ""
 	}
-	if r.Content != "" {
-		return r.Content
-	}
-	return r.URL
+	return cmp.Or(r.Content, r.URL)
 }
 
 // open opens the bytes of a resource. Same reports whether they are those of the index, as far as that can be seen without
@@ -158,7 +160,7 @@ func (c *contents) fetch(ctx context.Context, url string, length int64) (f *os.F
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s answers %d", url, resp.StatusCode)
 	}
-	if f, err = os.CreateTemp(c.temp, "content-"); err != nil {
+	if f, err = atomicfile.Nameless(c.temp); err != nil {
 		return nil, err
 	}
 	most := int64(maxContent)
@@ -169,7 +171,7 @@ func (c *contents) fetch(ctx context.Context, url string, length int64) (f *os.F
 	if err == nil && n > most {
 		err = fmt.Errorf("%s has more than %d bytes", url, most)
 	}
-	if err = errors.Join(err, os.Remove(f.Name())); err == nil {
+	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
@@ -214,14 +216,11 @@ func (c *contents) learn(ctx context.Context, r *record) error {
 	d := h.Digests()
 	copy(r.SHA256[:], d.Sum(resourcesync.SHA256))
 	copy(r.MD5[:], d.Sum(resourcesync.MD5))
-	name := r.Path
-	if name == "" {
-		name = c.address(&r.Resource)
-	}
+	at := c.address(&r.Resource)
 	if r.MediaType == "" {
-		r.MediaType = MediaType(name, first[:n])
+		r.MediaType = MediaType(cmp.Or(at, r.Path), first[:n])
 	}
-	if r.Path != "" {
+	if at == "" {
 		r.setStat(statOf(info))
 		r.racy = begun.Sub(r.stat.changed.time()) < racyWindow
 	}

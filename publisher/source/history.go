@@ -12,11 +12,13 @@ import (
 type history struct {
 	// Site is the URL that the documents were written for.
 	Site string `json:"site"`
-	// Address is where the resources are listed. Moves are its former values. Arriving says that
-	// resources were logged as deleted at the last of these, and not yet as created.
-	Address  address `json:"address,omitzero"`
-	Moves    []move  `json:"moves,omitempty"`
-	Arriving bool    `json:"arriving,omitempty"`
+	// Address is where the resources are listed. Moves are its former values. Leaving is the next
+	// one, if resources are being logged as deleted at Address. Arriving says that resources were
+	// logged as deleted at the last of Moves, and not yet as created.
+	Address  address  `json:"address,omitzero"`
+	Moves    []move   `json:"moves,omitempty"`
+	Leaving  *address `json:"leaving,omitempty"`
+	Arriving bool     `json:"arriving,omitempty"`
 	// The open Change List begins at From, with the change after After. Its document is
 	// Open, and its last change is Last.
 	From  time.Time `json:"from"`

@@ -102,11 +102,34 @@ func (c *entryCheck) check(g *Given) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
+	if err := checkLinks(r); err != nil {
+		return err
+	}
 	e := describe(r, cmp.Or(r.URL, "https://example.org/"+EscapePath(r.Path)))
 	e.Change, e.Datetime = resourcesync.Updated, c.at
 	var refused *resourcesync.Error
 	if err := c.w.Write(e); errors.As(err, &refused) { // ErrFull comes after the check
 		return fmt.Errorf("%w: %w", ErrGiven, refused)
+	}
+	return nil
+}
+
+// maxLinks is how many bytes of text the links of a resource may have, so that a notification has room for
+// any change.
+const maxLinks = 256 << 10
+
+// checkLinks bounds the links, which are most of a long entry.
+func checkLinks(r *Resource) error {
+	size := 0
+	for i := range r.Links {
+		l := &r.Links[i]
+		size += len(l.Rel) + len(l.Href) + len(l.Hash) + len(l.Path) + len(l.Type) + len(l.Encoding) + len(l.Profile)
+		for _, a := range l.Attributes {
+			size += len(a.Space) + len(a.Name) + len(a.Value)
+		}
+	}
+	if size > maxLinks {
+		return fmt.Errorf("%w: its links have %d KiB, and may have %d", ErrGiven, size>>10, maxLinks>>10)
 	}
 	return nil
 }

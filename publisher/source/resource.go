@@ -17,14 +17,14 @@ const UnknownLength = -1
 // or an application may give less, and what a folder cannot know.
 type Resource struct {
 	// Path is its path below the folder, such as "a/b.txt". The names in it are the bytes
-	// that the file system has, which need not be UTF-8. See EscapePath. Empty: its bytes do
-	// not lie below a folder.
+	// that the file system has, which need not be UTF-8. See EscapePath. With Content it only
+	// says where the resource is listed. Empty: its bytes do not lie below a folder.
 	Path string
 	// URL is its address, if it has one of its own. Empty: its address is that of its set,
 	// with data/ and Path.
 	URL string
-	// Content is a URL from which its bytes can be fetched, if they lie neither at Path nor at
-	// URL. Clients never see it.
+	// Content is a URL from which its bytes can be fetched, if they lie neither below the folder
+	// nor at URL. Clients never see it.
 	Content string
 	// ModTime is the time of its last modification, in UTC. It is zero if it is not known, or
 	// if no document can have it, which is before year 1 or after 9999.

@@ -148,7 +148,7 @@ func (s *set) openOrigin(set *Set, all *Options, state string) error {
 		if all.Client == nil && o.Dir == "" {
 			s.composer.schedule.Dump = -1 // no bytes can be read
 		}
-		c, err := newCatalogue(s.index, o, set.Catalogue, s.composer.base, state, all.Client)
+		c, err := newCatalogue(s.index, o, set.Catalogue, s.composer.base, s.composer.address, state, all.Client)
 		if err == nil {
 			s.packager.origin = c
 		}
