@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
@@ -21,21 +20,34 @@ import (
 // mostCompared is how much of a resource is read to compare it.
 const mostCompared = 64 << 20
 
-// checkResources waits until the folders were scanned. Then it compares what a few of the
-// resources that another server has (--resource-url) answer with what the lists say.
+// checkResources compares what a few of the resources that another server has (--resource-url)
+// answer with what the lists say, once each set has been scanned.
 func checkResources(ctx context.Context, s *source.Source, log *slog.Logger) {
-	for slices.ContainsFunc(s.Status().Sets, func(x source.SetStatus) bool { return !x.Folder.Ready }) {
-		if !clock.Sleep(ctx, scanPoll) {
+	eachSet(ctx, s, func(x *source.SetStatus) bool { return x.Folder.Ready }, func(set string) { warnOfResources(ctx, s, log, set) })
+}
+
+// eachSet calls do with the name of each set, as soon as ready says so. It returns when it has done so
+// for all, or when ctx ends: a set that never gets ready holds up no other.
+func eachSet(ctx context.Context, s *source.Source, ready func(*source.SetStatus) bool, do func(set string)) {
+	done := make(map[string]bool)
+	for {
+		sets := s.Status().Sets
+		for i := range sets {
+			if x := &sets[i]; !done[x.Name] && ready(x) {
+				done[x.Name] = true
+				do(x.Name)
+			}
+		}
+		if len(done) == len(sets) || !clock.Sleep(ctx, scanPoll) {
 			return
 		}
 	}
-	warnOfResources(ctx, s, log)
 }
 
 // warnOfResources logs those of the samples that are not served as the lists say. Nothing is
 // stopped by it: the web server may be mended while the Source runs.
-func warnOfResources(ctx context.Context, s *source.Source, log *slog.Logger) {
-	samples, err := s.Samples()
+func warnOfResources(ctx context.Context, s *source.Source, log *slog.Logger, sets ...string) {
+	samples, err := s.Samples(sets...)
 	if err != nil || len(samples) == 0 {
 		return // what is wrong with the index is reported by what writes the lists
 	}
@@ -59,7 +71,11 @@ func warnOfResources(ctx context.Context, s *source.Source, log *slog.Logger) {
 
 // served fetches a resource. It returns what is not as its entry says.
 func served(ctx context.Context, client web.Doer, e *resourcesync.Entry) string {
-	if e.Length > mostCompared {
+	most := int64(mostCompared)
+	if e.HasLength {
+		most = e.Length
+	}
+	if most > mostCompared {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -74,14 +90,16 @@ func served(ctx context.Context, client web.Doer, e *resourcesync.Entry) string 
 	}
 	listed := resourcesync.ParseHashes(e.Hash)
 	h := resourcesync.NewHasher(listed.Algorithms()...)
-	switch _, err := io.Copy(h, io.LimitReader(a.Body, e.Length+1)); {
+	switch _, err := io.Copy(h, io.LimitReader(a.Body, most+1)); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "" // it is slow, and not known to be wrong
 	case err != nil:
 		return fmt.Sprintf("%s broke off: %v", a.URL, err)
-	case h.Length() > e.Length:
+	case !e.HasLength && h.Length() > most:
+		return "" // too long to be compared
+	case h.Length() > most:
 		return fmt.Sprintf("%s has more than the %d bytes of the file", a.URL, e.Length)
-	case h.Length() < e.Length:
+	case e.HasLength && h.Length() < most:
 		return fmt.Sprintf("%s has %d bytes, and the file has %d", a.URL, h.Length(), e.Length)
 	case listed.Compare(h.Digests()) == resourcesync.Different:
 		return fmt.Sprintf("%s has other bytes than the file", a.URL)

@@ -5,34 +5,25 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/publisher/source"
 )
 
 // scanPoll is how often rspub checks whether the folders have been scanned.
 const scanPoll = time.Second
 
-// acceptDeletions publishes missing resources as deleted, after all folders were scanned
+// acceptDeletions publishes missing resources of each set as deleted, after its first scan
 // (--accept-deletions).
 func (f *serveFlags) acceptDeletions(ctx context.Context, s *source.Source, log *slog.Logger) {
-	for f.accept && !scanned(s) {
-		if !clock.Sleep(ctx, scanPoll) {
-			return
+	if !f.accept {
+		return
+	}
+	eachSet(ctx, s, func(x *source.SetStatus) bool { return !x.Folder.Scanned.IsZero() }, func(set string) {
+		log := log
+		if set != "" {
+			log = log.With("set", set)
 		}
-	}
-	if f.accept {
-		log.Info("missing resources are published as deleted, because of --accept-deletions", "event", "deletions_accepted", "resources", s.AcceptDeletions())
-	}
-}
-
-// scanned reports whether all folders have been scanned.
-func scanned(s *source.Source) bool {
-	for _, x := range s.Status().Sets {
-		if x.Folder.Scanned.IsZero() && x.Folder.Err == nil {
-			return false
-		}
-	}
-	return true
+		log.Info("missing resources are published as deleted, because of --accept-deletions", "event", "deletions_accepted", "resources", s.AcceptDeletions(set))
+	})
 }
 
 // resumeHub lets a stopped hub continue (--resume).

@@ -252,8 +252,8 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 		f.resumeHub(ctx, s, log)
 		f.checkSelf(ctx, s, log)
 		checkResources(ctx, s, log)
-		f.acceptDeletions(ctx, s, log)
 	})
+	checks.Go(func() { f.acceptDeletions(ctx, s, log) })
 
 	var err error
 	running := true

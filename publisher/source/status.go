@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,17 @@ func (s *Source) Status() Status {
 	return all
 }
 
+// named yields the sets with some names or, without names, all.
+func (s *Source) named(names []string) iter.Seq[*set] {
+	return func(yield func(*set) bool) {
+		for _, x := range s.sets {
+			if (len(names) == 0 || slices.Contains(names, x.name)) && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
 // Resume makes a stopped hub go on with one of Topics, as publisher.Publisher.Resume does. Run
 // has to be running.
 func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) error {
@@ -63,10 +75,11 @@ func (s *Source) Resume(ctx context.Context, topic, hub string, from time.Time) 
 }
 
 // AcceptDeletions publishes as deleted, once, the resources that are gone from folders but
-// withheld because they are so many. It returns how many that are.
-func (s *Source) AcceptDeletions() int {
+// withheld because they are so many: those of the sets with these names or, without a name, of
+// all. It returns how many that are.
+func (s *Source) AcceptDeletions(sets ...string) int {
 	held := 0
-	for _, x := range s.sets {
+	for x := range s.named(sets) {
 		if n := x.packager.origin.Status().Held; n > 0 {
 			held += n
 			x.packager.origin.AcceptDeletions()
