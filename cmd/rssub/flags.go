@@ -29,6 +29,7 @@ type copyFlags struct {
 	dir, stateDir     string
 	sources           string // the file with many Sources; empty: there is one
 	roots, hosts      []string
+	mirrors, types    []string
 	hiddenAllow       []string
 	tokens            []string
 	parallel          int
@@ -68,6 +69,8 @@ func (f *copyFlags) addCopy(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.roots, "map", nil, "`URL=FOLDER`: store resources below URL in FOLDER of the copy (. is the copy itself); repeatable (default: a folder for each host)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names to keep although programs react to them, such as .well-known or web.config; repeatable (default: all such names are changed to safe ones)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "another `HOST` from which resources and documents may be fetched, besides the Source's; repeatable")
+	flags.StringArrayVar(&f.mirrors, "prefer-mirror", nil, "beginning of addresses, as a `PREFIX`: fetch a resource from its mirror there, and from its own address if that fails; repeatable, the best first")
+	flags.StringArrayVar(&f.types, "prefer-type", nil, "media `TYPE` such as application/pdf or image/*: if a resource has an alternate of it, copy that instead; repeatable, the best first")
 	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE`: FILE has the bearer token for HOST, and is read again when it changes; repeatable")
 	f.maxFile, f.maxTotal, f.minFree = 16<<30, 1<<40, 256<<20
 	flags.StringVar(&f.maxDelete, "max-delete", "", "delete at most `N` files within an hour, or a fraction of the copy such as 10%; more deletions are delayed and reported (default: a tenth of the copy, but at least ten)")
@@ -163,7 +166,7 @@ func (f *copyFlags) options(cmd *cobra.Command, source string) (destination.Opti
 // copyOptions reads the flags that are about the copy.
 func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 	o := destination.Options{
-		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
+		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, PreferMirrors: f.mirrors, PreferTypes: f.types, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,

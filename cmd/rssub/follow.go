@@ -180,6 +180,7 @@ type event struct {
 	Change         resourcesync.ChangeType `json:"change,omitempty"`
 	ChangedAt      time.Time               `json:"changed_at,omitzero"`
 	NotificationID string                  `json:"notification_id,omitempty"`
+	Instead        string                  `json:"instead,omitempty"` // the address of the mirror or alternate that it came from
 	Error          string                  `json:"error,omitempty"`
 }
 
@@ -188,7 +189,7 @@ func (l *lines) update(source string, e destination.Event) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	if l.json {
-		out := event{now, source, e.What, e.URL, e.Path, e.Bytes, e.Hash, e.Change, e.ChangedAt, e.NotificationID, ""}
+		out := event{now, source, e.What, e.URL, e.Path, e.Bytes, e.Hash, e.Change, e.ChangedAt, e.NotificationID, e.Instead, ""}
 		if e.Err != nil {
 			out.Error = e.Err.Error()
 		}
@@ -201,6 +202,9 @@ func (l *lines) update(source string, e destination.Event) {
 		s += ": " + e.Err.Error()
 	case e.What == destination.Copied:
 		s += fmt.Sprintf(" %s %s", quantity.BytesText(e.Bytes), e.Hash)
+		if e.Instead != "" {
+			s += " from " + e.Instead
+		}
 	}
 	_, _ = fmt.Fprintln(l.w, cli.Line(s)) // as above
 }

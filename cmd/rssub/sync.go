@@ -89,6 +89,12 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	if r.Held > 0 {
 		row(out, "not deleted", fmt.Sprintf("%d; if that is right, run again with a larger --max-delete", r.Held))
 	}
+	for _, i := range r.Instead {
+		row(out, "from "+i.Host, fmt.Sprintf("%d from mirrors or alternates, such as %s", i.Resources, i.First))
+	}
+	for _, host := range r.NotAllowed {
+		row(out, "not allowed", fmt.Sprintf("%s; if you trust it, run again with --allow-host %s", host, host))
+	}
 	if !r.Until.IsZero() {
 		row(out, "in sync as of", r.Until.UTC().Format(time.RFC3339Nano))
 	}

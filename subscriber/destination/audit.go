@@ -267,18 +267,23 @@ func (a *audit) compare(ctx context.Context, w desired) {
 		f.Path = p
 		a.account(p)
 	}
-	if known && c.reconciler.outdated(&f, &w) { // another set describes a later state
+	later := known && c.reconciler.outdated(&f, &w)
+	if later { // another set describes a later state
 		w.length, w.digests = f.Length, resourcesync.ParseHashes(f.Hash)
+	}
+	said := w // of the bytes that belong into the file
+	if is := c.fetcher.prefer.apply(w); is.alternate && !later {
+		said = is
 	}
 	switch size, ok := c.tree.size(f.Path); {
 	case !ok:
 		a.found(Missing, w, f, "there is no such file")
 		return
-	case w.length >= 0 && size != w.length:
-		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", size, w.length))
+	case said.length >= 0 && size != said.length:
+		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", size, said.length))
 		return
 	}
-	algorithms, copied := w.digests.Algorithms(), resourcesync.ParseHashes(f.Hash)
+	algorithms, copied := said.digests.Algorithms(), resourcesync.ParseHashes(f.Hash)
 	if len(algorithms) == 0 {
 		algorithms = copied.Algorithms()
 	}
@@ -287,10 +292,10 @@ func (a *audit) compare(ctx context.Context, w desired) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.found(Differing, w, f, err.Error())
-	case got.Compare(w.digests) == resourcesync.Equal:
+	case got.Compare(said.digests) == resourcesync.Equal:
 		a.equal(n)
-	case got.Compare(w.digests) == resourcesync.Different:
-		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and the Source says %s", got, w.digests))
+	case got.Compare(said.digests) == resourcesync.Different:
+		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and the Source says %s", got, said.digests))
 	case got.Compare(copied) == resourcesync.Different:
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and it was %s when it was copied", got, copied))
 	default:

@@ -19,6 +19,13 @@ type desired struct {
 	digests resourcesync.Digests
 	lastMod time.Time
 	mirrors []mirror
+	// mediaType is what the Source says, and encoding the content codings in which the bytes are
+	// stored: length and digests are those of the coded bytes (LNK-10).
+	mediaType, encoding string
+	// first is the address that is tried first, empty: its own; alternate says that it has another
+	// representation. See preference.
+	first     string
+	alternate bool
 
 	change         resourcesync.ChangeType
 	changedAt      time.Time
@@ -43,13 +50,17 @@ type mirror struct {
 	Pri       int    `json:"pri,omitempty"`
 	Length    int64  `json:"length"`
 	Hash      string `json:"hash,omitempty"`
+
+	Type     string    `json:"type,omitempty"`
+	Encoding string    `json:"encoding,omitempty"`
+	Modified time.Time `json:"modified,omitzero"`
 }
 
 // desiredFrom returns what an entry describes.
 func desiredFrom(set string, e *resourcesync.Entry) desired {
 	w := desired{
 		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
-		change: e.Change, changedAt: e.Datetime,
+		change: e.Change, changedAt: e.Datetime, mediaType: e.Type, encoding: e.Encoding,
 	}
 	if e.HasLength && e.Length >= 0 {
 		w.length = e.Length
@@ -59,7 +70,7 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		if !duplicate && !strings.EqualFold(l.Rel, "alternate") {
 			continue
 		}
-		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash}
+		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified}
 		if m.Pri == 0 {
 			m.Pri = 999_999
 		}
@@ -77,7 +88,7 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		}
 		return -1
 	})
-	w.mirrors = w.mirrors[:min(len(w.mirrors), mirrorsMax)]
+	w.mirrors = w.mirrors[:min(len(w.mirrors), mirrorsKept)]
 	return w
 }
 
@@ -105,6 +116,7 @@ func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
 	return &failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
+		Type: w.mediaType, Encoding: w.encoding,
 		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
@@ -113,6 +125,7 @@ func (w *desired) failure(why error) *failure {
 func (f *failure) again(url string) desired {
 	return desired{
 		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
+		mediaType: f.Type, encoding: f.Encoding,
 		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
 	}
 }

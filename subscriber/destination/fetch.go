@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
@@ -33,6 +36,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 // fetcher brings resources into the copy, each verified before it gets its place.
 type fetcher struct {
 	maxFile int64 // Options.MaxFile
+	prefer  *preference
 	log     *slog.Logger
 	web     *hosts
 	tree    *tree
@@ -40,8 +44,8 @@ type fetcher struct {
 	space   *space
 }
 
-// fetch brings a resource into the copy: from its address, or else from an alternate or
-// mirror that the Source names. It returns the record. The path stays reserved for the
+// fetch brings a resource into the copy: from the preferred address, its own, or else from a
+// mirror or alternate that the Source names. It returns the record. The path stays reserved for the
 // resource until release.
 func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 	if w.open == nil {
@@ -58,39 +62,56 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 			ft.tree.release(p)
 		}
 	}()
-	if f, ok := ft.adopt(ctx, w, p); ok {
+	first := ft.prefer.apply(w)
+	if f, ok := ft.adopt(ctx, first, p); ok {
 		return f, nil
 	}
-	if err := ft.tooLarge(w); err != nil {
+	if err := ft.tooLarge(first); err != nil {
 		return file{}, err
 	}
-	if w.open != nil {
+	if w.open != nil && !first.alternate {
 		f, err := ft.put(w, p)
 		if err == nil || fatal(err) || full(err) {
 			return f, err
 		}
 		ft.log.Warn("a resource in a package is not what the Source says; it is fetched from its own address", "event", "package_wrong", "url", w.url, "error", err)
 	}
-	f, err = ft.fetchFrom(ctx, w, w.url, p)
-	if err == nil || ctx.Err() != nil || fatal(err) || full(err) {
-		return f, err
-	}
-	for _, m := range w.mirrors {
-		instead := w
-		if m.Alternate {
-			instead.length, instead.digests = m.Length, resourcesync.ParseHashes(m.Hash)
-		}
-		address, bad := resolve(w.url, m.URL)
-		if bad != nil {
-			continue
-		}
-		if f, other := ft.fetchFrom(ctx, instead, address, p); other == nil {
-			f.Instead = address
-			ft.log.Warn("a resource came from an alternate or mirror", "event", "instead", "url", w.url, "instead", address, "error", err)
+	return ft.fetchAny(ctx, w, p)
+}
+
+// fetchAny tries the addresses of a resource one after the other. The error is that of its own
+// address, with the hosts of mirrors and alternates that would have to be allowed.
+func (ft *fetcher) fetchAny(ctx context.Context, w desired, p string) (file, error) {
+	var failed error
+	var refused []string
+	for i, at := range ft.prefer.places(w) {
+		f, err := ft.fetchFrom(ctx, at, at.first, p)
+		var host *HostError
+		switch {
+		case err == nil && at.first == w.url:
 			return f, nil
+		case err == nil:
+			f.Instead = at.first
+			if i > 0 {
+				ft.log.Warn("a resource came from an alternate or mirror", "event", "instead", "url", w.url, "instead", at.first, "error", failed)
+			}
+			return f, nil
+		case ctx.Err() != nil || fatal(err) || full(err):
+			return file{}, err
+		case at.first == w.url:
+			failed = err
+		case errors.As(err, &host):
+			if !slices.Contains(refused, host.Host) {
+				refused = append(refused, host.Host)
+			}
+		case i == 0:
+			ft.log.Warn("the preferred mirror or alternate of a resource failed; its own address is tried", "event", "preferred_failed", "url", w.url, "preferred", at.first, "error", err)
 		}
 	}
-	return file{}, err
+	if len(refused) > 0 {
+		failed = fmt.Errorf("%w; it is also at %s: if you trust that host, allow it with Options.Hosts", failed, strings.Join(refused, ", "))
+	}
+	return file{}, failed
 }
 
 // adopt uses a file that exists already: it was fetched and not recorded before a crash,
@@ -107,7 +128,11 @@ func (ft *fetcher) adopt(ctx context.Context, w desired, p string) (file, bool) 
 		return file{}, false
 	}
 	ft.tree.setTime(p, w.lastMod)
-	return file{Path: p, Set: w.set, Length: n, Hash: got.String(), Said: true, LastMod: w.lastMod}, true
+	instead := ""
+	if w.alternate {
+		instead = w.first
+	}
+	return file{Path: p, Instead: instead, Set: w.set, Length: n, Hash: got.String(), Said: true, LastMod: w.lastMod}, true
 }
 
 // put writes a resource whose content is in a package.
@@ -137,7 +162,12 @@ func (ft *fetcher) fetchFrom(ctx context.Context, w desired, address, p string) 
 	if err := ft.tooLarge(w); err != nil {
 		return file{}, err
 	}
-	return patiently(ctx, func() (file, error) { return ft.fetchOnce(ctx, w, address, p) })
+	f, err := patiently(ctx, func() (file, error) { return ft.fetchOnce(ctx, w, address, p, codings(w.encoding)) })
+	var mismatch *mismatchError
+	if errors.As(err, &mismatch) && len(codings(w.encoding)) > 0 { // a server may code once more what is stored coded
+		return patiently(ctx, func() (file, error) { return ft.fetchOnce(ctx, w, address, p, nil) })
+	}
+	return f, err
 }
 
 // askable returns a *refusedError for an address that no request can be sent to.
@@ -202,15 +232,16 @@ func passing(err error) bool {
 	return true
 }
 
-// fetchOnce requests a resource, verifies it, and renames it to its place.
-func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) (file, error) {
+// fetchOnce requests a resource, in codings if there are any, verifies it, and renames it to its
+// place.
+func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, in []string) (file, error) {
 	part, err := ft.openPartial(w, address, p, true)
 	if err != nil {
 		return file{}, err
 	}
 	defer part.close()
-	header := part.header()
-	have, conditional := ft.unlessChanged(w, p, header)
+	header := part.header(in)
+	have, conditional := ft.unlessChanged(w, address, p, header)
 	resp, err := ft.web.ask(ctx, address, header)
 	if err != nil {
 		var status *subscriber.StatusError
@@ -227,7 +258,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 		have.LastMod = w.lastMod
 		return have, nil
 	}
-	if err := part.begin(resp, address, ft.limit(w)); err != nil {
+	if err := part.begin(resp, address, ft.limit(w), codings(w.encoding)); err != nil {
 		part.keep = false
 		return file{}, err
 	}
@@ -241,9 +272,9 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string) 
 
 // unlessChanged makes the request conditional if the Source gives no hash that would show
 // a change. It returns the record of the file that the copy has.
-func (ft *fetcher) unlessChanged(w desired, p string, header http.Header) (file, bool) {
+func (ft *fetcher) unlessChanged(w desired, address, p string, header http.Header) (file, bool) {
 	f, ok := ft.state.file(w.url)
-	if !ok || w.force || f.Instead != "" || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
+	if !ok || w.force || cmp.Or(f.Instead, w.url) != address || f.Path != p || len(w.digests.Algorithms()) > 0 || header.Get("Range") != "" {
 		return f, false
 	}
 	if size, ok := ft.tree.size(p); !ok || size != f.Length || w.length >= 0 && w.length != size {

@@ -47,6 +47,12 @@ type Options struct {
 	// Token, if not nil, is called before each request. It returns the current token for a
 	// key of Tokens. Several goroutines may call it.
 	Token func(host string) string
+	// PreferMirrors are beginnings of addresses, the best first: a mirror of a resource there
+	// (rel="duplicate") is tried before the resource's own address. PreferTypes are media types
+	// such as application/pdf or image/*, the best first: an alternate of a resource that has one
+	// is copied instead of the resource, at the path of the resource. Both count for what is
+	// fetched from then on; an audit expects the alternates, too.
+	PreferMirrors, PreferTypes []string
 	// Parallel is how many requests go to one host at once: 8.
 	Parallel int
 	// MaxDelete is how many files may be deleted within an hour: a tenth of the copy, and at
@@ -158,7 +164,10 @@ type Event struct {
 	// pulled.
 	NotificationID string
 	Took           time.Duration
-	Err            error
+	// Instead is the address of the mirror or alternate that the file came from; empty: it came
+	// from the resource's own address, or from a package.
+	Instead string
+	Err     error
 }
 
 // Progress is how far a baseline, a run over changes or an audit got.
@@ -181,7 +190,8 @@ const (
 	hostRest     = time.Minute      // how long a host that does not answer is not called
 	stallTimeout = 30 * time.Second // for the header, and later without a byte
 	slowest      = 1 << 10          // bytes a second
-	mirrorsMax   = 8                // tried for one resource
+	mirrorsMax   = 8                // tried for one resource, besides its own address and the preferred one
+	mirrorsKept  = 64               // of one resource, from which one may be preferred
 	resumeFrom   = 1 << 20          // a later try continues a resource with at least so many bytes
 	maxProblems  = 100              // named in a Report
 	deleteWindow = time.Hour
@@ -241,6 +251,9 @@ func (o *Options) check() error {
 	}
 	if _, err := websub.ParseSignatureMethod(string(o.MinSignature)); o.MinSignature != "" && err != nil {
 		return fmt.Errorf("Options.MinSignature: %w", err)
+	}
+	if err := newPreference(o).check(); err != nil {
+		return err
 	}
 	for _, p := range o.HiddenAllow {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {

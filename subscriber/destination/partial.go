@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,9 +128,12 @@ func (p *partial) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// header returns the header of the request.
-func (p *partial) header() http.Header {
+// header returns the header of the request for bytes that are stored in these content codings.
+func (p *partial) header(in []string) http.Header {
 	h := http.Header{"Accept-Encoding": {"identity"}}
+	if len(in) > 0 {
+		h.Set("Accept-Encoding", strings.Join(in, ", ")+", identity;q=0.5")
+	}
 	if p.have > 0 {
 		p.keep = true // even if this try fails
 		h.Set("Range", "bytes="+strconv.FormatInt(p.have, 10)+"-")
@@ -138,9 +142,11 @@ func (p *partial) header() http.Header {
 	return h
 }
 
-// begin prepares the partial for the body of a response of 200 or 206.
-func (p *partial) begin(resp *http.Response, address string, limit int64) error {
-	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+// begin prepares the partial for the body of a response of 200 or 206. Bytes that are stored in
+// content codings may come with a Content-Encoding that says so (LNK-10), or without.
+func (p *partial) begin(resp *http.Response, address string, limit int64, stored []string) error {
+	enc := strings.Join(resp.Header.Values("Content-Encoding"), ", ")
+	if is := codings(enc); !strings.EqualFold(enc, "identity") && enc != "" && !slices.Equal(is, stored) {
 		return &refusedError{fmt.Errorf("the response has Content-Encoding %s, which was not requested", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {

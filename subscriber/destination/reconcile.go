@@ -127,14 +127,15 @@ func (r *reconciler) removeOne(res *result, f *failure) {
 
 // bringOne fetches a resource, unless it is in sync.
 func (r *reconciler) bringOne(ctx context.Context, res *result) {
-	if have, there := r.isInStep(res.desired); there {
+	as := r.fetcher.prefer.apply(res.desired)
+	if have, there := r.isInStep(as); there {
 		res.file = have
-		res.touched = r.refresh(&res.file, res.desired)
+		res.touched = r.refresh(&res.file, as)
 		return
 	}
 	res.what = Copied
 	if r.o.DryRun {
-		res.file.Length = max(0, res.length)
+		res.file.Length = max(0, as.length)
 		return
 	}
 	before := r.tree.recordedHash(res.desired)
@@ -185,7 +186,7 @@ func (r *reconciler) isInStep(w desired) (file, bool) {
 	if c := resourcesync.ParseHashes(f.Hash).Compare(w.digests); c == resourcesync.Equal || c == resourcesync.Different {
 		return f, c == resourcesync.Equal
 	}
-	return f, (w.change == "" || w.changedAt.IsZero()) && f.Instead == "" && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
+	return f, (w.change == "" || w.changedAt.IsZero()) && (f.Instead == w.first || f.Instead == "" && !w.alternate) && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
 }
 
 // isBehindFailure reports whether another set that lists the same resource described a

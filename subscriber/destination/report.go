@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -37,11 +38,22 @@ type Report struct {
 	Failed   int       `json:"failed"`
 	Held     int       `json:"held"`
 	Problems []Problem `json:"problems"`
+	// Instead are the hosts of mirrors and alternates that resources came from, and NotAllowed
+	// the hosts that were not called because Options.Hosts does not have them.
+	Instead    []InsteadReport `json:"instead,omitempty"`
+	NotAllowed []string        `json:"not_allowed,omitempty"`
 	// Until is how far the copy is in sync with the Source; zero if its sets differ or do not
 	// state it.
 	Until time.Time `json:"until,omitzero"`
 	// Sets are those of the Source that the run reached, in the Source's order.
 	Sets []SetReport `json:"sets,omitempty"`
+}
+
+// InsteadReport is a host from whose addresses resources came instead of their own.
+type InsteadReport struct {
+	Host      string `json:"host"` // host:port
+	Resources int    `json:"resources"`
+	First     string `json:"first"` // the address of the first one
 }
 
 // SetReport is how far a run brought one set.
@@ -87,6 +99,7 @@ func (t *tally) event(e Event) {
 	if e.What == Unchanged && (was.what == Copied || was.what == Deleted) {
 		return
 	}
+	t.instead(e)
 	now := counted{e.What, e.Bytes}
 	t.count(was, -1)
 	t.count(now, 1)
@@ -99,6 +112,21 @@ func (t *tally) event(e Event) {
 		p.Path = e.Path
 	}
 	t.problems[name] = p
+}
+
+// instead counts a resource that came from a mirror or alternate. Called with mu held.
+func (t *tally) instead(e Event) {
+	if e.What != Copied || e.Instead == "" {
+		return
+	}
+	host := egress.HostPortOf(e.Instead)
+	i := slices.IndexFunc(t.Instead, func(r InsteadReport) bool { return r.Host == host })
+	if i < 0 && len(t.Instead) < refusedMost {
+		i, t.Instead = len(t.Instead), append(t.Instead, InsteadReport{Host: host, First: e.Instead})
+	}
+	if i >= 0 {
+		t.Instead[i].Resources++
+	}
 }
 
 func (c counted) isProblem() bool { return c.what == Failed || c.what == HeldBack }

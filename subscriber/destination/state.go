@@ -62,6 +62,8 @@ type failure struct {
 	Hash      string                  `json:"hash,omitempty"`
 	LastMod   time.Time               `json:"lastmod,omitzero"`
 	Links     []mirror                `json:"links,omitempty"`
+	Type      string                  `json:"type,omitempty"`
+	Encoding  string                  `json:"encoding,omitempty"`
 	Why       string                  `json:"why"`
 	Held      bool                    `json:"held,omitempty"` // by MaxDelete
 	Tries     int                     `json:"tries"`

@@ -42,7 +42,9 @@ func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { c.serveSnapshots(serving) })
+	_ = c.web.takeRefused() // of an earlier run
 	err := c.syncer.sync(ctx, t)
+	t.NotAllowed = c.web.takeRefused()
 	return t.report(), err
 }
 

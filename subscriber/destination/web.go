@@ -1,10 +1,13 @@
 package destination
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,14 +30,15 @@ type hosts struct {
 
 	bytes atomic.Int64 // of bodies, which were read
 
-	mu    sync.Mutex
-	hosts map[string]*host
+	mu      sync.Mutex
+	hosts   map[string]*host
+	refused map[string]bool // hosts that were not called because they are not allowed
 }
 
 func newHosts(o *Options) *hosts {
 	w := &hosts{
 		client: o.Client, source: egress.HostPortOf(o.Source), parallel: o.Parallel, party: o.party,
-		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{},
+		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{}, refused: map[string]bool{},
 	}
 	w.allowed[w.source] = true
 	for _, h := range o.Hosts {
@@ -82,6 +86,27 @@ func (w *hosts) host(u *url.URL) (*host, error) {
 	return h, nil
 }
 
+// refusedMost is how many hosts are named that are not allowed.
+const refusedMost = 100
+
+// refuse remembers a host that was not called because it is not allowed.
+func (w *hosts) refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if host := (*HostError)(nil); errors.As(err, &host) && len(w.refused) < refusedMost {
+		w.refused[host.Host] = true
+	}
+}
+
+// takeRefused returns the hosts that were not called since the last time.
+func (w *hosts) takeRefused() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	refused := slices.Sorted(maps.Keys(w.refused))
+	clear(w.refused)
+	return refused
+}
+
 // token returns the token for a URL. A token for a name without a port is not sent over
 // plain http, unless the Source itself is called so.
 func (w *hosts) token(u *url.URL) string {
@@ -111,6 +136,7 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	}
 	h, err := w.host(req.URL)
 	if err != nil {
+		w.refuse(err)
 		return nil, err
 	}
 	if err := h.enter(req.Context()); err != nil {

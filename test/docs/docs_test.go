@@ -23,7 +23,7 @@ var rules = slices.Concat(
 	numbered("DOC", 10, 20), numbered("DOC", 30, 46), numbered("DOC", 50, 61),
 	numbered("SRC", 1, 17),
 	numbered("DST", 1, 19),
-	numbered("LNK", 1, 1), numbered("LNK", 3, 8), numbered("LNK", 10, 12),
+	numbered("LNK", 1, 12),
 	numbered("MEM", 1, 2),
 )
 
