@@ -243,6 +243,74 @@ func TestGivenUpNeverHappens(t *testing.T) {
 	})
 }
 
+// A caller whose context ends while its operation is being committed waits for the result: it may not
+// report as given up what is stored.
+func TestBegunIsAwaited(t *testing.T) {
+	inBubble(t, options(), func(t *testing.T, d *DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		d.Intercept(func(commit func() error) error {
+			cancel()
+			<-release
+			return commit()
+		})
+		result := make(chan error, 1)
+		go func() { result <- d.Do(ctx, put("a", nil)) }()
+		synctest.Wait()
+		select {
+		case err := <-result:
+			t.Errorf("Do returned %v before the commit", err)
+			result <- nil
+		default:
+		}
+		close(release)
+		if err := <-result; err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		d.Intercept(nil)
+		wantKeys(t, d, "a")
+	})
+}
+
+// An operation that its caller gives up while the operation before it in the same group runs is not
+// run any more: its caller may have changed what Run would read.
+func TestGivenUpWithinItsGroup(t *testing.T) {
+	inBubble(t, options(), func(t *testing.T, d *DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		returned, release := make(chan error, 1), make(chan struct{})
+		first := &Op{Run: func(tx *Tx) error {
+			cancel()
+			if err := <-returned; !errors.Is(err, context.Canceled) {
+				t.Errorf("Do: %v", err)
+			}
+			return tx.Bucket(small).Put([]byte("a"), nil)
+		}}
+		var wait sync.WaitGroup
+		begin := func(do func() error) {
+			wait.Go(func() {
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // so that the writer gets them in this order
+		}
+		begin(func() error { // keeps the writer busy while the others come
+			return d.Update(func(*Tx) error { <-release; return nil })
+		})
+		begin(func() error { return d.Run(first) })
+		begin(func() error {
+			returned <- d.Do(ctx, &Op{Run: func(tx *Tx) error {
+				t.Error("it ran after Do had returned")
+				return tx.Bucket(small).Put([]byte("b"), nil)
+			}})
+			return nil
+		})
+		close(release)
+		wait.Wait()
+		wantKeys(t, d, "a")
+	})
+}
+
 // A bucket does what its methods say.
 func TestBucket(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "a.db"), options())
