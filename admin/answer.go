@@ -53,8 +53,8 @@ func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
-// writeRefusal answers a request that never came to its handler: a person with a browser gets the
-// sentence alone.
+// writeRefusal answers a request that was refused before its handler ran. A browser gets the sentence
+// as plain text.
 func writeRefusal(w http.ResponseWriter, r *http.Request, p *problem) {
 	if !isPage(r) {
 		writeProblem(w, p)

@@ -59,7 +59,7 @@ func (b *Backup) write(w http.ResponseWriter) error {
 		_ = slow.SetWriteDeadline(time.Now().Add(backupStall)) // not every ResponseWriter of a test supports that
 		n, err := io.CopyN(w, b.Content, min(left, backupChunk))
 		if left -= n; err != nil {
-			panic(http.ErrAbortHandler) // the client must not take it for whole
+			panic(http.ErrAbortHandler) // so that the client notices that the backup is not whole
 		}
 	}
 	return nil

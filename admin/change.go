@@ -170,7 +170,7 @@ func (a *api) reload(r *http.Request) (any, zap.Field, error) {
 	if len(read) > 0 {
 		also = " Read again: " + strings.Join(read, ", ") + "."
 	}
-	return nil, zap.Strings("read", read), refuse(http.StatusUnprocessableEntity, "What was in force before stays: %s.%s", strings.Join(failed, "; "), also)
+	return nil, zap.Strings("read", read), refuse(http.StatusUnprocessableEntity, "Some files could not be read, so the earlier content stays in force: %s.%s", strings.Join(failed, "; "), also)
 }
 
 // ofSubscription is the change that do makes of one subscription.

@@ -105,7 +105,8 @@ type Options struct {
 	// ReaderToken returns the token of Reader (`--admin-readonly-token-file`). Nil: there is
 	// none.
 	ReaderToken func() string
-	// People are let in by a proxy (`--admin-auth-header`). Nil: only tokens count.
+	// People says how a proxy names the people whom it logged in (`--admin-auth-header`). Nil: only
+	// tokens count.
 	People *People
 	// Page returns the handler for the paths below PagePath. It uses api for everything that
 	// it shows and does. Nil: there is no page.

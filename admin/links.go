@@ -47,14 +47,14 @@ const linkPurpose = "rshub link to a subscription\n"
 // turnEvery is how often the holder of a link may do something with the subscription.
 var turnEvery = map[string]time.Duration{"retry": time.Minute, "replay": 10 * time.Minute}
 
-// ErrNoLink says that a token is none: it is forged, has expired or was revoked.
-var ErrNoLink = errors.New("this is no link to a subscription, or no longer")
+// ErrNoLink says that a token opens nothing: it is forged, has expired or was revoked.
+var ErrNoLink = errors.New("the link to the subscription is forged, expired or revoked")
 
 // Links makes links to the page of one subscription, and checks them. All hubs on a store have
 // the same links. It may be shared between goroutines.
 type Links struct {
 	Shelf journal.Shelf
-	URL   string           // what stands before the token
+	URL   string           // of the pages; the token is appended
 	Now   func() time.Time // nil: time.Now
 }
 
@@ -118,12 +118,13 @@ func (l *Links) Open(ctx context.Context, token string) (id uuid.UUID, expires t
 }
 
 // Take takes a turn to do something with a subscription: "retry" or "replay". All links and
-// hubs share the turns. If wait is not zero, the turn is taken, and that is the time to the next.
+// hubs share the turns. If somebody else has the present turn, wait is the time until the next one;
+// otherwise wait is zero.
 func (l *Links) Take(ctx context.Context, id uuid.UUID, action string) (wait time.Duration, err error) {
 	every, now := turnEvery[action], l.now()
 	begin := now.Truncate(every)
 	name := fmt.Sprintf("%s%s/%s/%d", beginsTurn, action, id, begin.Unix())
-	taken, err := l.Shelf.Kept(ctx, name) // so that one who has to wait writes nothing
+	taken, err := l.Shelf.Kept(ctx, name) // look first: a request that has to wait writes nothing
 	if mine := random(seriesSize); err == nil && taken == nil {
 		if taken, err = l.Shelf.Keep(ctx, name, mine, every); bytes.Equal(taken, mine) {
 			return 0, err
@@ -159,7 +160,7 @@ func (a *subscriptionCalls) revokeLinks(r *http.Request, _ Control, id uuid.UUID
 	return struct{}{}, a.Links.Revoke(r.Context(), id)
 }
 
-// linkable refuses a call about links if there are none, or no such subscription.
+// linkable refuses a call about links if the hub makes none, or if the subscription does not exist.
 func (a *subscriptionCalls) linkable(r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err

@@ -74,7 +74,7 @@ func (a *subscriptionCalls) changeMany(r *http.Request) (_ any, what zap.Field, 
 	return m.Many, what, err
 }
 
-// countMany counts the subscriptions that changeMany would come to.
+// countMany counts the subscriptions that changeMany would work on.
 func (a *subscriptionCalls) countMany(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f, err := parseFilter(q)
@@ -195,7 +195,7 @@ func readMany(r *http.Request) (req ManyRequest, err error) {
 	}
 	switch names := slices.Sorted(maps.Keys(manyActions)); {
 	case manyActions[req.Action] == nil:
-		return req, badRequest("action=%q is none of these: %s.", req.Action, strings.Join(names, ", "))
+		return req, badRequest("action=%q is unknown; use one of these: %s.", req.Action, strings.Join(names, ", "))
 	case (req.Action == "replay") == req.Since.IsZero():
 		return req, badRequest(`"since" goes with the action "replay", and only with that one.`)
 	}

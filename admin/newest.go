@@ -43,7 +43,7 @@ func (a *notificationCalls) beforeNotification(ctx context.Context, p pageReques
 	if err != nil || id == uuid.Nil {
 		return head.Last.Position + 1, err
 	}
-	after, err := a.afterNotification(ctx, p, head) // one that was trimmed meanwhile: there is none before it
+	after, err := a.afterNotification(ctx, p, head) // after a trim this is the beginning, and nothing is before it
 	return after.Position, err
 }
 

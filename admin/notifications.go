@@ -181,7 +181,7 @@ func notificationID(r *http.Request) (uuid.UUID, error) {
 func missing(id uuid.UUID, err error) error {
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
-		return notFound("No notification has the id %s, or retention has taken it away; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
+		return notFound("No notification has the id %s, or retention has deleted it; GET /api/v1/topics/{id}/notifications lists those of a topic.", id)
 	case errors.Is(err, journal.ErrDamaged):
 		return refuse(http.StatusInternalServerError, "What is stored of the notification %s is damaged: %s.", id, err)
 	}
@@ -253,7 +253,7 @@ func (a *notificationCalls) listReceivers(w http.ResponseWriter, r *http.Request
 	}
 	want := q.Get("outcome")
 	if words := slices.Sorted(maps.Values(outcomes)); want != "" && !slices.Contains(words, want) {
-		return badRequest("outcome=%s is none of these: %s.", want, strings.Join(words, ", "))
+		return badRequest("outcome=%s is unknown; use one of these: %s.", want, strings.Join(words, ", "))
 	}
 	id, err := notificationID(r)
 	if err != nil {

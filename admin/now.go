@@ -121,7 +121,7 @@ type FailingHost struct {
 	Suspect      bool      `json:"suspect_host,omitempty"`
 }
 
-// Event is something that happened to a hub, as its log tells it.
+// Event is something that happened to a hub, as its log reports it.
 type Event struct {
 	At    time.Time `json:"at"`
 	Node  string    `json:"node"`
@@ -152,7 +152,7 @@ const (
 // losses are the events about something that was lost.
 var losses = []string{"tail_lost", "partition_emptied", "subscriptions_lost", "notification_damaged"}
 
-// meanwhile is what it means for others that a hub is not ready, by the check of GET /readyz.
+// meanwhile says what publishers and subscribers notice while a check of GET /readyz fails.
 var meanwhile = map[string]string{
 	"store":      " Until it answers, publishers and subscribers get 503, and deliveries may wait.",
 	"high water": " Until there is room, publishers and subscribers get 503; deliveries go on.",
@@ -161,14 +161,14 @@ var meanwhile = map[string]string{
 // Wrong are sentences about what is wrong; none: all is well.
 func (n *Now) Wrong() (wrong []string) {
 	if n.HubsError != "" {
-		wrong = append(wrong, "The store does not tell how the other hubs are: "+n.HubsError)
+		wrong = append(wrong, "The store does not show how the other hubs are: "+n.HubsError)
 	}
 	for _, h := range n.Hubs {
 		say := func(format string, args ...any) {
 			wrong = append(wrong, "Hub "+h.ID+" "+fmt.Sprintf(format, args...))
 		}
 		if h.Draining {
-			say("is about to end: it takes no more publishes and finishes its deliveries.")
+			say("is shutting down: it accepts no more publishes and finishes its deliveries.")
 		}
 		for _, why := range h.NotReady {
 			check, _, _ := strings.Cut(why, ":")
@@ -178,7 +178,7 @@ func (n *Now) Wrong() (wrong []string) {
 			say("is not ready: %s.%s", strings.TrimSuffix(why, "."), meanwhile[check])
 		}
 		if h.AsOf.IsZero() {
-			say("lives, and does not say how it is.")
+			say("is alive, but has not reported how it is.")
 		}
 		// With less than the least, it says that it is not ready.
 		if s := h.Space; s != nil && s.Free < littleSpace*s.Least && (s.Free >= s.Least || len(h.NotReady) == 0) {

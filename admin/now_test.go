@@ -16,7 +16,7 @@ func TestWrong(t *testing.T) {
 		want   []string
 	}{
 		"well":        {HubNow{AsOf: at, Active: 3, Space: &Space{Free: 100, Least: 10}}, []Event{{At: at, Name: "listening"}}, nil},
-		"draining":    {HubNow{AsOf: at, Draining: true, NotReady: []string{"draining: the hub is shutting down"}}, nil, []string{"Hub h is about to end: it takes no more publishes and finishes its deliveries."}},
+		"draining":    {HubNow{AsOf: at, Draining: true, NotReady: []string{"draining: the hub is shutting down"}}, nil, []string{"Hub h is shutting down: it accepts no more publishes and finishes its deliveries."}},
 		"away":        {HubNow{AsOf: at, NotReady: []string{"store: no answer."}}, nil, []string{"Hub h is not ready: store: no answer. Until it answers, publishers and subscribers get 503, and deliveries may wait."}},
 		"starting":    {HubNow{AsOf: at, NotReady: []string{"starting: it loads"}}, nil, []string{"Hub h is not ready: starting: it loads."}},
 		"nearly full": {HubNow{AsOf: at, Space: &Space{Free: 20, Least: 10}}, nil, []string{"Hub h has 20 B of free space left; under 10 B it stores nothing new."}},

@@ -46,7 +46,7 @@ func checkQuery(query string, known []string) error {
 	for name, values := range q {
 		switch {
 		case len(known) == 0:
-			return badRequest("The parameter %q is not known here; there are none.", name)
+			return badRequest("The parameter %q is not known here; this call has no parameters.", name)
 		case !slices.Contains(known, name):
 			return badRequest("The parameter %q is not known here; these are: %s.", name, strings.Join(known, ", "))
 		case len(values) > 1:

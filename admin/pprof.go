@@ -16,7 +16,7 @@ func serving(h http.HandlerFunc) func(http.ResponseWriter, *http.Request) error 
 }
 
 // profiles are the paths of --pprof, for operators alone: a profile shows what is in memory.
-// There is none for the command line, because that may hold the password of Redis. Package
+// The command line is left out, because it may contain the password of Redis. Package
 // net/http/pprof also puts its own into http.DefaultServeMux, which nothing here serves.
 func profiles() []route {
 	index := func(w http.ResponseWriter, r *http.Request) {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Publisher is somebody who may publish, and what came of it.
+// Publisher is a publisher that the hub knows, and how often it published.
 type Publisher struct {
-	// Name is that of the publishers file; empty: everybody without a credential, whose
-	// publishes count if the topic itself serves them (or --publish-auth has open).
+	// Name is the name in the publishers file. Empty: all publishes without a credential. The hub
+	// accepts these if the topic serves the same content (or --publish-auth has open).
 	Name string `json:"name"`
 	// Topics are patterns of what it may publish.
 	Topics []string `json:"topics,omitempty"`
-	// Token and Signature say how it proves who it is. Neither is ever shown.
+	// Token and Signature say which credentials it has. The credentials are never shown.
 	Token     bool `json:"token,omitempty"`
 	Signature bool `json:"signature,omitempty"`
 	Use

@@ -15,7 +15,7 @@ type Refused struct {
 	// else).
 	Kind string `json:"kind"`
 	// Problem is the word of docs/problems.md. It is "denied" for a subscription whose callback
-	// was told so, and "not-verified" for a request that its callback did not confirm.
+	// got a denial, and "not-verified" for a request that its callback did not confirm.
 	Problem string `json:"problem"`
 	Status  int    `json:"status,omitempty"` // of the answer; 0: the hub had accepted the request before
 	Topic   string `json:"topic,omitempty"`

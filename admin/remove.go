@@ -130,7 +130,7 @@ func (a *topicCalls) eachActive(ctx context.Context, topic string, do func(ctx c
 }
 
 // forgetTopic removes a topic and its ping record. It tries again if a publish or a ping
-// comes meanwhile.
+// arrives at the same time.
 func (a *topicCalls) forgetTopic(ctx context.Context, topic string) error {
 	for range maxResets {
 		head, err := a.Topics.Head(ctx, topic)

@@ -226,7 +226,7 @@ func (s *secure) authorise(r *http.Request, token string) (Role, Refusal, *probl
 	got := sha256.Sum256([]byte(token))
 	role := s.roleOf(got)
 	if wait := s.guesses.wait(time.Now(), s.network(r), got, role != ""); wait > 0 {
-		p := refuse(http.StatusTooManyRequests, "Too many wrong tokens came from your address, so that no token of it counts for a moment. Try again later. Other addresses are not held up.")
+		p := refuse(http.StatusTooManyRequests, "Too many wrong tokens came from your address. For a moment the hub accepts no token from it, not even the right one. Try again later. Other addresses are not affected.")
 		p.retryAfter = int((wait + time.Second - 1) / time.Second)
 		return "", RefusedGuesses, p
 	}
@@ -334,5 +334,5 @@ func protect(h http.Header) {
 // Nothing may have been written before.
 func Broken(w http.ResponseWriter, _ *http.Request) {
 	protect(w.Header())
-	writeProblem(w, refuse(http.StatusInternalServerError, "The program made a mistake, and whether it did what was asked is not known. Its log has it under the X-Request-Id of this answer."))
+	writeProblem(w, refuse(http.StatusInternalServerError, "The program failed while it worked on this request. Whether the request had an effect is unknown. Look for the X-Request-Id of this answer in the log."))
 }

@@ -86,7 +86,7 @@ type Topic struct {
 // Pause is one reason why subscriptions of a topic wait.
 type Pause struct {
 	// Reason is "store" if the store does not answer: all of them wait. It is "damaged" if a
-	// notification is damaged: subscriptions whose next one it is wait.
+	// notification is damaged: the subscriptions that get it next wait.
 	Reason string    `json:"reason"`
 	Error  string    `json:"error"` // what the store said last
 	Since  time.Time `json:"since"`
@@ -122,7 +122,7 @@ type Reloaded struct {
 	What   string `json:"what"` // "publishers", "operator's token" or "certificate"
 	File   string `json:"file"`
 	Detail string `json:"detail,omitempty"` // what is in force now
-	Error  string `json:"-"`                // why what was in force before still is; empty: it was taken
+	Error  string `json:"-"`                // why the earlier content stays in force; empty: the new one is in force
 }
 
 // Head is the newest notification of a topic; all of it is zero where there was
@@ -140,7 +140,7 @@ type Retained struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Gap is an interval whose notifications did not go through.
+// Gap is an interval whose notifications were not or will not be delivered.
 type Gap struct {
 	From   time.Time `json:"from,omitzero"`
 	Until  time.Time `json:"until,omitzero"`
@@ -172,18 +172,17 @@ type Subscription struct {
 	// Attempt counts the failures of the notification after the cursor.
 	Attempt        uint32    `json:"attempt"`
 	FirstAttemptAt time.Time `json:"first_attempt_at,omitzero"`
-	// NextAttemptAt is zero after the end. Something that is published meanwhile may
-	// bring it forward.
+	// NextAttemptAt is zero after the end. A new notification may bring it forward.
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
-	// LastStatus is the HTTP status of the last attempt. Where that got no
-	// answer it is 0 and LastError is "timeout", "connect", "refused" or
+	// LastStatus is the HTTP status of the last attempt. If the attempt got no
+	// answer, it is 0 and LastError is "timeout", "connect", "refused" or
 	// "error".
 	LastStatus int    `json:"last_status,omitempty"`
 	LastError  string `json:"last_error,omitempty"`
-	// Gaps is how many gaps of its own there are, those of its topic not counted.
+	// Gaps counts the gaps of the subscription, without those of its topic.
 	Gaps int `json:"gaps"`
-	// Request is the request that waits for verification, or the denial that
-	// waits to be told.
+	// Request is the request that waits for verification, or the denial that the
+	// callback has not got yet.
 	Request *Request `json:"request,omitempty"`
 }
 
@@ -208,17 +207,17 @@ type Cursor struct {
 type Lag struct {
 	Notifications uint64  `json:"notifications"`
 	Seconds       float64 `json:"seconds"`
-	// Lost is how many retention took before they were delivered. They are the last gap of the
-	// subscription.
+	// Lost is how many notifications retention deleted before they were delivered. They are
+	// the last gap of the subscription.
 	Lost uint64 `json:"lost,omitempty"`
 }
 
-// Request is a request that is not done with.
+// Request is a request that is not finished.
 type Request struct {
 	Mode         string    `json:"mode"` // "subscribe", "unsubscribe" or "denied"
 	LeaseSeconds int64     `json:"lease_seconds,omitempty"`
 	AcceptedAt   time.Time `json:"accepted_at"`
-	Denied       string    `json:"denied,omitempty"` // the reason to be told
+	Denied       string    `json:"denied,omitempty"` // the reason that the denial gives
 	Tries        int       `json:"tries"`
 	NextAt       time.Time `json:"next_at,omitzero"`
 }
@@ -268,7 +267,7 @@ type NotificationStatus struct {
 	Topic     string    `json:"topic"`
 	Delivered int       `json:"delivered"`
 	Pending   int       `json:"pending"`        // not delivered yet
-	Skipped   int       `json:"skipped"`        // passed over, or ended before it came to it
+	Skipped   int       `json:"skipped"`        // passed over, or the subscription ended before its turn
 	AsOf      time.Time `json:"as_of,omitzero"` // when it was counted; zero: it was not
 }
 
@@ -278,7 +277,7 @@ type Receiver struct {
 	Subscription
 }
 
-// Attempt is a delivery that failed, or the first that did not after one.
+// Attempt is an attempt that failed, or the first successful one after that.
 type Attempt struct {
 	At             time.Time `json:"at"`
 	NotificationID string    `json:"notification_id"`
@@ -311,7 +310,7 @@ type Verification struct {
 	Duration  float64 `json:"duration_seconds"`
 }
 
-// ManyRequest is what POST /api/v1/subscriptions takes. The query selects the subscriptions,
+// ManyRequest is the body of POST /api/v1/subscriptions. The query selects the subscriptions,
 // as for the list.
 type ManyRequest struct {
 	Action string    `json:"action"`         // "retry", "replay", "pause", "resume" or "end"
@@ -330,7 +329,7 @@ type Many struct {
 	Error   string `json:"error,omitempty"` // why one failed, or the store
 }
 
-// ReplayRequest is what POST .../replay takes.
+// ReplayRequest is the body of POST .../replay.
 type ReplayRequest struct {
 	Since time.Time `json:"since"`
 }

@@ -26,8 +26,8 @@ type Upgrade struct {
 const (
 	UpgradeFinished = "finished"
 	UpgradePending  = "pending"
-	// UpgradeBegun is that of an upgrade whose finish broke off: older versions cannot open
-	// the store any more. Finish it again.
+	// UpgradeBegun: finishing the upgrade was interrupted. Older versions cannot open the
+	// store any more. Finish it again.
 	UpgradeBegun = "begun"
 )
 

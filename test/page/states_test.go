@@ -264,7 +264,7 @@ func TestDraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.now("draining")
-	allPages(t, h, "draining", map[string][]string{"now": {"is about to end", "draining", "finishes its deliveries"}})
+	allPages(t, h, "draining", map[string][]string{"now": {"is shutting down", "draining", "finishes its deliveries"}})
 }
 
 // counted waits until the page Now has counted the subscriptions, which it does every few

@@ -56,7 +56,7 @@ func serveNow(t *testing.T) (vars map[string]string, asked *atomic.Int32) {
 // What is wrong is told in sentences, and a terminal of any size shows whole lines.
 func TestTop(t *testing.T) {
 	vars, _ := serveNow(t)
-	command(t, vars, "", "top").want(t, ExitOK, "2 hubs, as of 12:00:00 UTC", "! Hub two is about to end", "! Hub two is not ready: store: it does not answer. Until it answers, publishers and subscribers get 503, and deliveries may wait.", "! Hub two lives, and does not say how it is.",
+	command(t, vars, "", "top").want(t, ExitOK, "2 hubs, as of 12:00:00 UTC", "! Hub two is shutting down", "! Hub two is not ready: store: it does not answer. Until it answers, publishers and subscribers get 503, and deliveries may wait.", "! Hub two is alive, but has not reported how it is.",
 		"! Hub one has 3.0 MiB of free space left; under 1.0 MiB it stores nothing new.", "! Hub one retains 95 B of the 100 B that its topics may", "! 2 subscriptions fail, of 12; the hub tries again.",
 		"First loss in 1d7h (gave_up): https://evil.example/\\u001b[2J\\u202e", "deliveries/s 22 ", "largest lag 2h", "evil\\u001b.example:443  answers 503 Service Unavailable  3h     30", "answers 503 Service Unavailable", "is behind", "WARN operator_action")
 	vars, _ = serveNow(t)
