@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -112,6 +114,8 @@ func TestChangesFail(t *testing.T) {
 	}{
 		{fmt.Errorf("x: %w", subscriptions.ErrEnded), 409, "subscribe again", zapcore.InfoLevel, "refused"},
 		{fmt.Errorf("x: %w", subscriptions.ErrNotFound), 404, "No subscription has the id", zapcore.InfoLevel, "refused"},
+		{fmt.Errorf("x: %w", subscriptions.ErrPaused), 409, "Resume it first", zapcore.InfoLevel, "refused"},
+		{fmt.Errorf("x: %w", &subscriptions.WaitError{After: 1500 * time.Millisecond}), 429, "--verify-budget", zapcore.InfoLevel, "refused"},
 		{errors.New("on fire"), 503, "on fire", zapcore.WarnLevel, "failed"},
 	} {
 		l := newTabled(Options{})
@@ -120,7 +124,7 @@ func TestChangesFail(t *testing.T) {
 			resp, body := l.ask(t, call[0], "/api/v1/subscriptions/"+l.subscription+call[1])
 			wantProblem(t, resp, body, tc.status, tc.word)
 			l.line(t, tc.level, map[string]any{"action": action, "outcome": tc.outcome, "status": int64(tc.status), "subscription_id": l.subscription})
-			if got := resp.header.Get("Retry-After"); (got != "") != (tc.status == 503) {
+			if got := resp.header.Get("Retry-After"); got != map[int]string{503: "5", 429: "2"}[tc.status] {
 				t.Errorf("%d: Retry-After %q", tc.status, got)
 			}
 		}
@@ -270,11 +274,23 @@ func TestBodyOfReplay(t *testing.T) {
 	wantProblem(t, resp, body, 415, "Content-Encoding")
 }
 
-// A call that has nothing to say in its body takes none, or an empty object, as
-// many clients send one with every POST.
+// A call that needs no body accepts none, or an empty object, because many clients send one with
+// every POST.
 func TestCallsWithoutABody(t *testing.T) {
 	l := newTabled(Options{})
-	for _, path := range []string{"/subscriptions/" + l.subscription + "/retry", "/topics/" + l.topic + "/reset"} {
+	l.api.Backup = func(context.Context) (*Backup, error) {
+		l.calls.Add(1)
+		return &Backup{Content: io.NopCloser(strings.NewReader(""))}, nil
+	}
+	l.api.Upgrades = &Upgrades{
+		Status: func(context.Context) (Upgrade, error) { return Upgrade{}, nil },
+		Finish: func(context.Context) error { l.calls.Add(1); return nil },
+	}
+	l.api = newAPI(l.api.Options)
+	for _, path := range []string{
+		"/subscriptions/" + l.subscription + "/retry", "/subscriptions/" + l.subscription + "/verify", "/subscriptions/" + l.subscription + "/link",
+		"/topics/" + l.topic + "/reset", "/reload", "/backup", "/upgrade",
+	} {
 		for body, word := range map[string]string{
 			"": "", "{}": "", " {\n}\n": "", "\n": "",
 			`{"since": "2026-11-21T12:00:00Z"}`: `"since" is not known here`, "[]": "begin with an object", "null": "begin with an object",
