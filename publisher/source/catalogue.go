@@ -26,9 +26,11 @@ type CatalogueOptions struct {
 	// Input is read once, as it comes. It is used if Location is "-".
 	Input io.Reader
 	// Entries yields the catalogue of a program. An error that is a *catalogue.LineError is about one entry.
-	// After any other error, and unless Changes is set, nothing is deleted that it has not yielded.
+	// After any other error, and unless Changes is set, nothing is deleted that it has not yielded. Run calls
+	// Entries again FolderOptions.Unwatched later.
 	Entries func(ctx context.Context) iter.Seq2[given.Entry, error]
-	// Changes says that Entries yields changes, as they come: a resource that it does not yield stays as it is.
+	// Changes says that Entries yields changes, as they come: a resource that it does not yield stays as it is. Each
+	// call begins where the program chooses, for example a while before the error of the last one.
 	Changes bool
 }
 
@@ -107,7 +109,7 @@ func (c *Catalogue) Run(ctx context.Context) error {
 			return err
 		}
 		c.stopped(err)
-		if c.once() {
+		if c.once() && (err == nil || c.from.Entries == nil) { // what was read of Input is gone
 			<-ctx.Done()
 			return nil
 		}

@@ -121,6 +121,15 @@ func (r *intake) join(each func(key string, line *sorted, old *stored) error) er
 // resources are gone: how many they are has to be known first.
 func (r *intake) merge(ctx context.Context, why error) error {
 	defer r.c.looked(r)
+	r.rivals.wait = true
+	if err := r.mergeWhole(ctx, why); err != nil {
+		return err
+	}
+	r.pending, r.rivals = r.rivals.found, rivals{}
+	return r.store(ctx)
+}
+
+func (r *intake) mergeWhole(ctx context.Context, why error) error {
 	gone, total := 0, r.c.x.Len()
 	ready := r.c.x.Ready()
 	err := r.join(func(_ string, line *sorted, old *stored) error {
@@ -271,14 +280,34 @@ func (r *intake) store(ctx context.Context) error {
 		}
 		steps = append(steps, step{key: x.key, now: x.now})
 	}
-	if r.pending = r.pending[:0]; len(steps) == 0 {
+	if len(steps) == 0 {
+		r.pending = r.pending[:0]
 		return nil
 	}
 	n, err := r.c.x.apply(time.Now(), steps)
 	if n > 0 {
 		r.c.signal()
 	}
+	if err == nil {
+		r.leftOut()
+	}
+	r.pending = r.pending[:0]
 	return err
+}
+
+// leftOut notes which of the pending resources have the URL of another one. If that may be about to be deleted, they
+// are tried once more then.
+func (r *intake) leftOut() {
+	for i := range r.pending {
+		x := &r.pending[i]
+		switch {
+		case x.now == nil || x.now.taken == "":
+		case r.rivals.wait && len(r.rivals.found) < batchSize:
+			r.rivals.found = append(r.rivals.found, *x)
+		default:
+			r.problems.add(&given.LineError{Number: x.line, Path: x.key, Err: errTaken(x.now.taken)})
+		}
+	}
 }
 
 // reads reports whether the bytes of a resource are read if the catalogue gives no digest: those of a file, and of a

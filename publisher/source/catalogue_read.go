@@ -81,10 +81,18 @@ type intake struct {
 	entries int64 // how many there were before the end, with those that are wrong
 	unnamed int   // how many of them are wrong and do not say of what resource they are
 	pending []found
+	rivals  rivals
 
 	problems    problems
 	incomplete  error
 	held, total int
+}
+
+// rivals are resources that were left out, because another one has their URL. With wait they are
+// tried again, since that one may be about to be deleted.
+type rivals struct {
+	found []found
+	wait  bool
 }
 
 // run stores what comes.
@@ -155,7 +163,9 @@ func (r *intake) line(ctx context.Context, l *given.Line) error {
 		}
 		return r.end(ctx, l)
 	}
-	r.entries++
+	if r.entries++; r.live && r.changes {
+		r.c.stopped(nil) // it goes on, and may do so for years
+	}
 	g, err := r.c.given(&l.Entry)
 	if err == nil {
 		err = r.check.check(&g)

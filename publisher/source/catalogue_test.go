@@ -170,6 +170,34 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 	}
 }
 
+// Where rules shorten URLs, a resource that would have the URL of another one is left out, and somebody is told. It
+// replaces the other one as soon as that is deleted.
+func TestCatalogueOfRivals(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a", "a.html"} {
+		must(t, os.WriteFile(filepath.Join(root, name), []byte("1"), 0o600))
+	}
+	r := newCatalogueRig(t, FolderOptions{Dir: root}, CatalogueOptions{}, nil)
+	r.x.near.rivals = (&address{Drop: []string{".html"}}).rivals
+	refused := func(want string) {
+		t.Helper()
+		p := r.Status().Problems
+		if want == "" && len(p) > 0 || want != "" && (len(p) != 1 || !strings.Contains(p[0].Err.Error(), want)) {
+			t.Errorf("the problems are %v, want %s", p, want)
+		}
+	}
+	const both = `line 2 ("a.html"): it is left out, as "a" has the same URL`
+	_, err := r.scan(`{"path":"a"}`, `{"path":"a.html"}`, ending(2))
+	must(t, err)
+	refused(both)
+	got, err := r.scan(`{"path":"a.html"}`, ending(1))
+	r.want("one that replaces the other", got, err, "deleted a", "created a.html")
+	refused("")
+	got, err = r.scan(`{"begin":"changes"}`, `{"path":"a"}`)
+	r.want("a change", got, err)
+	refused(`line 2 ("a"): it is left out, as "a.html" has the same URL`)
+}
+
 // Changes are what they say, and a file of them can be read again.
 func TestCatalogueOfChanges(t *testing.T) {
 	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{}, nil)
@@ -545,6 +573,41 @@ func TestCatalogueOfAProgram(t *testing.T) {
 	fail = nil
 	must(t, r.Scan(t.Context()))
 	r.want("one is gone", r.logged(0), nil, "deleted b")
+}
+
+// A program whose changes end with an error is asked again.
+func TestChangesOfAProgramAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Changes: true, Entries: func(ctx context.Context) iter.Seq2[given.Entry, error] {
+			calls++
+			return func(yield func(given.Entry, error) bool) {
+				if !yield(given.Entry{URL: fmt.Sprintf("https://repo.example.org/%d", calls)}, nil) {
+					return
+				}
+				if calls < 3 {
+					yield(given.Entry{}, errors.New("the queue went away"))
+					return
+				}
+				<-ctx.Done()
+			}
+		}}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- r.Run(ctx) }()
+		synctest.Wait()
+		if err := r.Status().Err; err == nil || !strings.Contains(err.Error(), "the queue went away") {
+			t.Errorf("after the error: %v", err)
+		}
+		time.Sleep(3 * r.o.Unwatched)
+		synctest.Wait()
+		r.want("the changes", r.logged(0), nil, "created 1", "created 2", "created 3")
+		if err := r.Status().Err; err != nil {
+			t.Errorf("after it went on: %v", err)
+		}
+		cancel()
+		must(t, <-ran)
+	})
 }
 
 // Every document of a set is written from a catalogue, with what it gives: own URLs, links, encoding
