@@ -320,7 +320,7 @@ func (c *Catalogue) reads(r *Resource) bool {
 // inherit takes over what was read of the bytes before, if the catalogue says that they were not modified
 // since.
 func (c *Catalogue) inherit(x *found) {
-	if x.old == nil || x.now.Hash() != "" || x.old.Hash() == "" || x.old.racy || x.now.ModTime.IsZero() ||
+	if x.old == nil || x.now.Hash() != "" || x.old.Hash() == "" || x.old.racy || x.now.ModTime.IsZero() || !x.typed() ||
 		x.now.Path != x.old.Path || x.now.Content != x.old.Content || !x.now.sameBytes(&x.old.Resource) {
 		return
 	}
@@ -330,11 +330,14 @@ func (c *Catalogue) inherit(x *found) {
 	x.now.from(x.old)
 }
 
-// from copies what was read of the bytes.
+// typed reports whether the media type need not be guessed: it is given, or was guessed before.
+func (x *found) typed() bool { return x.now.MediaType != "" || x.old.Guessed }
+
+// from copies what was read of the bytes. If there is no media type, that of old has to be a guess.
 func (r *record) from(old *record) {
 	r.SHA256, r.MD5, r.Digests, r.Length = old.SHA256, old.MD5, old.Digests, old.Length
 	if r.MediaType == "" {
-		r.MediaType = old.MediaType
+		r.MediaType, r.Guessed = old.MediaType, true
 	}
 	r.stat, r.racy = old.stat, old.racy
 	if !r.ModTime.IsZero() {
@@ -345,7 +348,7 @@ func (r *record) from(old *record) {
 
 // learn reads the bytes of a resource, unless its file is the one that was read before.
 func (c *Catalogue) learn(ctx context.Context, x *found) error {
-	if c.contents.address(&x.now.Resource) == "" && x.old != nil && !x.old.racy && x.old.Path == x.now.Path && x.old.stat.inode != 0 {
+	if c.contents.address(&x.now.Resource) == "" && x.old != nil && !x.old.racy && x.typed() && x.old.Path == x.now.Path && x.old.stat.inode != 0 {
 		f, err := c.contents.file(x.now.Path)
 		if err != nil {
 			return err

@@ -198,6 +198,44 @@ func TestCatalogueOfRivals(t *testing.T) {
 	refused(`line 2 ("a"): it is left out, as "a.html" has the same URL`)
 }
 
+// The type that an entry gives is stronger than a rule, and a rule is stronger than the type that is guessed. A digest
+// that nobody knows makes no link.
+func TestTypesOfACatalogue(t *testing.T) {
+	root, state := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+		must(t, os.WriteFile(filepath.Join(root, name), []byte("1"), 0o600))
+	}
+	file := filepath.Join(t.TempDir(), "catalogue.jsonl")
+	types := func(rules, a, b, c string, lines ...string) {
+		t.Helper()
+		must(t, os.WriteFile(file, []byte(strings.Join(append(lines, ending(len(lines))), "\n")), 0o600))
+		s, err := Open(Options{
+			PublicURL: "https://source.example.org/", StateDir: state,
+			Sets: []Set{{Folder: FolderOptions{Dir: root}, Catalogue: CatalogueOptions{Location: file}, Rules: ruled(t, rules)}},
+		})
+		must(t, err)
+		defer s.Close() //nolint:errcheck // the next one reports it
+		must(t, s.Build(t.Context()))
+		_, entries := readDocument(t, "/resourcelist.xml", string(serve(t, s, "/resourcelist.xml")))
+		got := []string{}
+		for _, e := range entries {
+			got = append(got, e.Type)
+			for _, l := range e.Links {
+				got = append(got, l.Href)
+			}
+		}
+		want := []string{a, fmt.Sprintf("https://example.org/%x", shaOf("1")), b, fmt.Sprintf("https://example.org/%x", shaOf("1")), c}
+		if !slices.Equal(got, want) {
+			t.Errorf("the types and links are %v, want %v", got, want)
+		}
+	}
+	const rules = `resources: [{for: "*.txt", canonical: "https://example.org/{sha256}"}, {for: "b.txt", type: text/x-rule}, {for: "c.txt", type: text/x-rule}]`
+	md5 := `{"path":"c.txt","hash":"md5:c4ca4238a0b923820dcc509a6f75849b"%s}`
+	types(rules, "text/plain", "text/x-rule", "text/x-entry", `{"path":"a.txt"}`, `{"path":"b.txt"}`, fmt.Sprintf(md5, `,"type":"text/x-entry"`))
+	types(rules, "text/x-entry", "text/x-rule", "text/x-rule", `{"path":"a.txt","type":"text/x-entry"}`, `{"path":"b.txt"}`, fmt.Sprintf(md5, ""))
+	types(rules, "text/plain", "text/x-rule", "text/x-rule", `{"path":"a.txt"}`, `{"path":"b.txt"}`, fmt.Sprintf(md5, ""))
+}
+
 // Changes are what they say, and a file of them can be read again.
 func TestCatalogueOfChanges(t *testing.T) {
 	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{}, nil)

@@ -218,7 +218,7 @@ func (c *contents) learn(ctx context.Context, r *record) error {
 	copy(r.MD5[:], d.Sum(resourcesync.MD5))
 	at := c.address(&r.Resource)
 	if r.MediaType == "" {
-		r.MediaType = MediaType(cmp.Or(at, r.Path), first[:n])
+		r.MediaType, r.Guessed = MediaType(cmp.Or(at, r.Path), first[:n]), true
 	}
 	if at == "" {
 		r.setStat(statOf(info))

@@ -9,7 +9,7 @@ import (
 
 // plain reports whether a resource has only what a file has.
 func (r *Resource) plain() bool {
-	return r.URL == "" && r.Content == "" && r.Encoding == "" && len(r.Links) == 0 && r.Length >= 0 && r.Digests == (resourcesync.Digests{})
+	return r.URL == "" && r.Content == "" && r.Encoding == "" && len(r.Links) == 0 && r.Length >= 0 && r.Guessed == (r.MediaType != "") && r.Digests == (resourcesync.Digests{})
 }
 
 // packOf is the first byte of a value with a resource.
@@ -20,10 +20,11 @@ func packOf(r *Resource) byte {
 	return packExtended
 }
 
-// The digests that follow, in the first byte of an extended resource.
+// The first byte of an extended resource: the digests that follow, and whether the media type is a guess.
 const (
 	hasSHA256 = 1 << iota
 	hasMD5
+	hasGuess
 )
 
 // appendExtended writes all of r except its key.
@@ -39,6 +40,9 @@ func appendExtended(b []byte, r *Resource, mtime instant) []byte {
 	if r.MD5 != ([16]byte{}) {
 		b[at] |= hasMD5
 		b = append(b, r.MD5[:]...)
+	}
+	if r.Guessed {
+		b[at] |= hasGuess
 	}
 	path := "" // that of a resource without a URL is its key
 	if r.URL != "" {
@@ -91,7 +95,7 @@ func (u *unpacker) extended(r *Resource) (mtime instant) {
 	if digests := u.string(); digests != "" {
 		r.Digests = resourcesync.ParseHashes(digests)
 	}
-	r.MediaType, r.Encoding = u.string(), u.string()
+	r.MediaType, r.Encoding, r.Guessed = u.string(), u.string(), has&hasGuess != 0
 	if path := u.string(); r.URL != "" {
 		r.Path = path
 	}

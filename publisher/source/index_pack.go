@@ -266,6 +266,7 @@ func (u *unpacker) resource(key string) (r Resource, mtime instant) {
 	copy(r.SHA256[:], u.next(uint64(len(r.SHA256))))
 	copy(r.MD5[:], u.next(uint64(len(r.MD5))))
 	r.MediaType = string(u.next(uint64(len(u.b))))
+	r.Guessed = r.MediaType != ""
 	return r, mtime
 }
 

@@ -36,9 +36,10 @@ type Resource struct {
 	MD5    [16]byte
 	// Digests are those of other algorithms.
 	Digests resourcesync.Digests
-	// MediaType is its media type without parameters, or empty. Of a file it is what the function
-	// MediaType returned.
+	// MediaType is its media type without parameters, or empty. Guessed: it is what the function
+	// MediaType returned, and a rule is stronger.
 	MediaType string
+	Guessed   bool
 	// Encoding is the content coding in which its bytes are stored, such as "gzip" (LNK-10).
 	// Length and digests are those of the coded bytes.
 	Encoding string
@@ -101,7 +102,7 @@ func (r *Resource) SetHash(hash string) {
 
 // equal reports whether a client that fetches r and o gets the same, by what is known of both.
 func (r *Resource) equal(o *Resource) bool {
-	return r.sameBytes(o) && r.MediaType == o.MediaType && r.Encoding == o.Encoding && bytes.Equal(appendLinks(nil, r.Links), appendLinks(nil, o.Links))
+	return r.sameBytes(o) && r.MediaType == o.MediaType && r.Guessed == o.Guessed && r.Encoding == o.Encoding && bytes.Equal(appendLinks(nil, r.Links), appendLinks(nil, o.Links))
 }
 
 // sameBytes reports whether both have the same bytes. If there is no algorithm of which both have a

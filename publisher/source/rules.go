@@ -50,8 +50,8 @@ func (r *resourceRule) applies(path string) bool { return path != "" && r.select
 
 // mediaType returns the media type of a resource: what somebody gave it, else by the last
 // rule, else a guess.
-func (rs *Rules) mediaType(r *Resource, guessed bool) string {
-	if !guessed && r.MediaType != "" {
+func (rs *Rules) mediaType(r *Resource) string {
+	if !r.Guessed && r.MediaType != "" {
 		return r.MediaType
 	}
 	for _, rule := range slices.Backward(rs.resources) {
@@ -80,8 +80,6 @@ type neighbours struct {
 	// get returns the resource at a path; nil: there is none.
 	get func(path string) (*Resource, error)
 	url func(r *Resource) string
-	// guesses: media types are guesses.
-	guesses bool
 }
 
 // linksOf returns the links that rules give a resource. Loc is its URL. It has none of a relation
@@ -132,7 +130,7 @@ func (rs *Rules) link(x *resourceLink, r *Resource, loc string, n neighbours) (l
 	}
 	if x.mirror {
 		e := describe(r, loc)
-		l.Length, l.HasLength, l.Hash, l.Type, l.Encoding, l.Modified = e.Length, e.HasLength, e.Hash, rs.mediaType(r, n.guesses), rs.encoding(r), e.LastMod
+		l.Length, l.HasLength, l.Hash, l.Type, l.Encoding, l.Modified = e.Length, e.HasLength, e.Hash, rs.mediaType(r), rs.encoding(r), e.LastMod
 	}
 	if x.lastmod {
 		l.Modified = r.ModTime
@@ -156,7 +154,7 @@ func (rs *Rules) toNeighbour(rel, path string, n neighbours) (l resourcesync.Lin
 	e := describe(r, n.url(r))
 	return resourcesync.Link{
 		Rel: rel, Href: e.Loc, Modified: e.LastMod, Hash: e.Hash, Length: e.Length, HasLength: e.HasLength,
-		Type: rs.mediaType(r, n.guesses), Encoding: rs.encoding(r),
+		Type: rs.mediaType(r), Encoding: rs.encoding(r),
 	}, true, nil
 }
 

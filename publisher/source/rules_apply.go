@@ -113,7 +113,7 @@ func (s ruler) announceRuled(before, now *Rules) (n int, err error) {
 	err = s.set.index.read(func(snap *Snapshot) error {
 		near := s.set.composer.neighbours(snap)
 		n, err = s.set.index.logEach(resourcesync.Updated, snap.Resources(), func(r *Resource) (bool, error) {
-			if before.mediaType(r, near.guesses) != now.mediaType(r, near.guesses) || before.encoding(r) != now.encoding(r) {
+			if before.mediaType(r) != now.mediaType(r) || before.encoding(r) != now.encoding(r) {
 				return true, nil
 			}
 			loc := near.url(r)

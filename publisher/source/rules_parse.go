@@ -244,7 +244,7 @@ func (r *resourceRule) check() error {
 		return fmt.Errorf("encoding: %q is not a content coding that files are stored in%s", r.encoding, cmp.Or(nearest.DidYouMean(r.encoding, encodings), "; there are "+strings.Join(encodings, ", ")))
 	}
 	rs := &Rules{resources: []resourceRule{*r}}
-	x := Resource{Path: "folder/name", MediaType: r.mediaType, Encoding: r.encoding, ModTime: time.Unix(0, 0)}
+	x := Resource{Path: "folder/name", MediaType: r.mediaType, Encoding: r.encoding, ModTime: time.Unix(0, 0), SHA256: [32]byte{1}, MD5: [16]byte{1}}
 	n := neighbours{
 		get: func(path string) (*Resource, error) { return &Resource{Path: path}, nil },
 		url: func(r *Resource) string { return "https://example.org/" + EscapePath(r.Path) },

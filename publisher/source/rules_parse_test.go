@@ -135,7 +135,7 @@ func FuzzParseRules(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Links, r.MediaType, r.Encoding = links, rs.mediaType(&r, true), rs.encoding(&r)
+		r.Links, r.MediaType, r.Encoding = links, rs.mediaType(&r), rs.encoding(&r)
 		if err := newEntryCheck().check(&Given{Resource: r}); err != nil {
 			t.Errorf("%q: %v", path, err)
 		}

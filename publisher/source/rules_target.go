@@ -79,7 +79,8 @@ func (t *target) constant() bool {
 var errNoURL = errors.New("placeholders are for rules of resources; write a URL or the path of a resource")
 
 // expand returns where the link of a resource leads: a URL, or a path. Loc is its own URL.
-// It returns false if the path of the resource does not end as {path-SUFFIX} wants it.
+// It returns false if the path of the resource does not end as {path-SUFFIX} wants it, or if a digest or
+// time is not known.
 func (t *target) expand(r *Resource, loc string) (to string, ok bool) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -100,8 +101,14 @@ func (t *target) expand(r *Resource, loc string) (to string, ok bool) {
 		case "url-encoded":
 			b.WriteString(url.QueryEscape(loc))
 		case "sha256":
+			if r.SHA256 == ([32]byte{}) {
+				return "", false
+			}
 			b.WriteString(hex.EncodeToString(r.SHA256[:]))
 		case "md5":
+			if r.MD5 == ([16]byte{}) {
+				return "", false
+			}
 			b.WriteString(hex.EncodeToString(r.MD5[:]))
 		case "lastmod":
 			if r.ModTime.IsZero() {

@@ -137,7 +137,7 @@ func (s *set) serveResource(w http.ResponseWriter, r *http.Request, escaped stri
 	head.Set("Content-Type", resource.MediaType)
 	coding := resource.Encoding
 	if rs := s.composer.rules.Load(); rs != nil {
-		head.Set("Content-Type", rs.mediaType(&resource, s.composer.guesses))
+		head.Set("Content-Type", rs.mediaType(&resource))
 		coding = rs.encoding(&resource)
 	}
 	if head.Get("Content-Type") == "" {

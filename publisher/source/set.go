@@ -45,7 +45,6 @@ type composer struct {
 	address  address
 	moves    []move // former addresses, oldest first
 	rules    atomic.Pointer[Rules]
-	guesses  bool // media types are guesses by names, which a rule replaces
 	schedule Schedule
 	limits   resourcesync.WriteOptions // of a document; only tests set them
 	log      *slog.Logger
@@ -149,14 +148,14 @@ func (s *composer) ruled(snap *Snapshot, r *Resource, e *resourcesync.Entry) err
 	if rs == nil || len(rs.resources) == 0 {
 		return nil
 	}
-	e.Type, e.Encoding = rs.mediaType(r, s.guesses), rs.encoding(r)
+	e.Type, e.Encoding = rs.mediaType(r), rs.encoding(r)
 	links, err := rs.linksOf(r, e.Loc, s.neighbours(snap))
 	e.Links = append(slices.Clip(e.Links), links...)
 	return err
 }
 
 func (s *composer) neighbours(snap *Snapshot) neighbours {
-	return neighbours{get: snap.get, url: func(r *Resource) string { return s.urlOf(&s.address, r) }, guesses: s.guesses}
+	return neighbours{get: snap.get, url: func(r *Resource) string { return s.urlOf(&s.address, r) }}
 }
 
 // withoutPatches returns the links that do not lead to a patch, which only the entry of an update may have

@@ -140,7 +140,6 @@ func (s *set) openOrigin(set *Set, all *Options, state string) error {
 	o := set.Folder
 	o.Exclude = append(slices.Clone(o.Exclude), all.StateDir)
 	o.MaxURL = longestURL - len(s.composer.top(&s.composer.address))
-	s.composer.guesses = !set.Catalogue.given()
 	if o.Log == nil {
 		o.Log = s.composer.log
 	}
