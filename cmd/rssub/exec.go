@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
@@ -47,8 +47,8 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 	n := newNotification(c)
 	n.add(c)
 	n.Source, n.File = x.source, x.file
-	input, err := json.Marshal(n)
-	if err != nil {
+	var input bytes.Buffer
+	if err := cli.WriteJSON(&input, n); err != nil {
 		return -1, err
 	}
 	if x.limit > 0 {
@@ -57,7 +57,7 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", x.line) //nolint:gosec // it is the user's own
-	cmd.Stdin = bytes.NewReader(append(input, '\n'))
+	cmd.Stdin = &input
 	cmd.Stdout, cmd.Stderr = x.out, x.errOut
 	cmd.Env = append(os.Environ(), environment(c)...)
 	if x.file != "" {

@@ -43,6 +43,18 @@ func TestCommandIsTold(t *testing.T) {
 	}
 }
 
+// The line on standard input has URLs as people read them.
+func TestCommandReadsPlainURLs(t *testing.T) {
+	var out bytes.Buffer
+	c := &subscriber.Change{Entry: resourcesync.Entry{Loc: "https://x.example/?a=1&b=<2>"}}
+	if code, err := (command{line: "cat", out: &out, errOut: &out}).run(t.Context(), c); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	if !strings.Contains(out.String(), `"https://x.example/?a=1&b=<2>"`) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%s", &out)
+	}
+}
+
 // 0 and 65 end a change, anything else has the command run again, until rssub ends.
 func TestExitCodes(t *testing.T) {
 	var out bytes.Buffer
