@@ -95,7 +95,7 @@ var table = map[string]room{
 	"publisher/source": {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
 	// How applications in other languages hand over changes.
 	"publisher/relay":        {layer: "1c", may: "publisher/source resourcesync internal/base/browser internal/base/nearest"},
-	"subscriber/destination": {layer: "1b", may: "subscriber resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
+	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Pattern matches topic URLs, for example `https://example.org/*`. The zero
+// Pattern matches URLs, of topics for example `https://example.org/*`. The zero
 // Pattern matches nothing. It may be shared between goroutines.
 //
 // A `*` in the path stands for any run of characters, slashes and the query included;
@@ -44,7 +44,7 @@ func ParsePattern(s string) (Pattern, error) {
 		return Pattern{raw: s, all: true}, nil
 	}
 	bad := func(why string) (Pattern, error) {
-		return Pattern{}, fmt.Errorf("topic pattern %q: %s; write it like https://example.org/*", s, why)
+		return Pattern{}, fmt.Errorf("pattern %q: %s; write it like https://example.org/*", s, why)
 	}
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {

@@ -93,6 +93,9 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	row(out, destination.Differing, r.Differing)
 	row(out, destination.Extra, r.Extra)
 	row(out, destination.Unverifiable, r.Unverifiable)
+	if r.LeftOut > 0 {
+		row(out, "left out", leftOut(r.LeftOut, r.Selection)+"; they are not compared, and rssub sync --reselect deletes them")
+	}
 	if r.UnderWay > 0 {
 		row(out, "under way", fmt.Sprintf("%d, which the other process is fetching now", r.UnderWay))
 	}

@@ -38,6 +38,7 @@ type copyFlags struct {
 	maxEntries        int
 	maxTotal, minFree int64
 	baseline          string
+	selection         selectionFlags
 	dryRun, json      bool
 	call              cli.CallFlags
 	log               cli.LogFlags
@@ -171,6 +172,7 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
+	f.selection.set(&o)
 	if f.dir == "" {
 		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")
 	}

@@ -112,6 +112,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 	cmd.Flags().StringVar(&source, "source", "", "`URL` of the Source, if no argument names it")
 	f.add(cmd)
 	f.addBaseline(cmd.Flags())
+	f.selection.add(cmd.Flags())
 	f.addSubscription(cmd.Flags())
 	f.addCallback(cmd.Flags())
 	f.addActions(cmd.Flags())

@@ -32,6 +32,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.name, "name", "", "the name of the copy (default: made of url)")
 	f.addCopy(flags)
 	f.addBaseline(flags)
+	f.selection.add(flags)
 	f.addSubscription(flags)
 	f.addActions(flags)
 }

@@ -60,6 +60,7 @@ interruption continues where the last one stopped.`,
 	}
 	f.add(cmd)
 	f.addBaseline(cmd.Flags())
+	f.selection.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	return cmd
 }
@@ -85,6 +86,9 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, quantity.BytesText(r.Bytes), would))
 	row(out, "deleted", fmt.Sprintf("%d%s", r.Deleted, would))
 	row(out, "unchanged", r.Unchanged)
+	if r.LeftOut > 0 {
+		row(out, "left out", leftOut(r.LeftOut, r.Selection))
+	}
 	row(out, "failed", r.Failed)
 	if r.Held > 0 {
 		row(out, "not deleted", fmt.Sprintf("%d; if that is right, run again with a larger --max-delete", r.Held))

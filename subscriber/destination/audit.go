@@ -40,16 +40,20 @@ type AuditReport struct {
 	Sets []SetAudit `json:"sets"`
 	// Recorded are sets without a Resource List. Their files were compared with what the Source
 	// said when they were copied.
-	Recorded     []string  `json:"recorded,omitempty"`
-	InSync       bool      `json:"in_sync"`
-	Equal        int       `json:"equal"` // compared by hash
-	Missing      int       `json:"missing"`
-	Differing    int       `json:"differing"`
-	Extra        int       `json:"extra"`
-	Unverifiable int       `json:"unverifiable"`
-	UnderWay     int       `json:"under_way,omitempty"` // another process was just fetching these
-	Bytes        int64     `json:"bytes"`               // read and hashed
-	Findings     []Finding `json:"findings"`            // the first of each kind
+	Recorded     []string `json:"recorded,omitempty"`
+	InSync       bool     `json:"in_sync"`
+	Equal        int      `json:"equal"` // compared by hash
+	Missing      int      `json:"missing"`
+	Differing    int      `json:"differing"`
+	Extra        int      `json:"extra"`
+	Unverifiable int      `json:"unverifiable"`
+	// LeftOut counts files that the selection leaves out, although the Source lists them. They are
+	// not compared, and Options.Reselect deletes them.
+	LeftOut   int       `json:"left_out,omitempty"`
+	Selection Selection `json:"selection,omitzero"`
+	UnderWay  int       `json:"under_way,omitempty"` // another process was just fetching these
+	Bytes     int64     `json:"bytes"`               // read and hashed
+	Findings  []Finding `json:"findings"`            // the first of each kind
 	// Repaired is what a repair did; nil: no repair was requested, or none was needed.
 	Repaired *Report `json:"repaired,omitempty"`
 }
@@ -91,6 +95,9 @@ func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 type audit struct {
 	c      *Copy
 	listed map[key]struct{} // the resources that the Source has
+	// unselected are the resources that the Source has and the selection leaves out, if there are
+	// files of them.
+	unselected map[key]struct{}
 
 	mu     sync.Mutex
 	report AuditReport
@@ -114,8 +121,8 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unknown: map[key]struct{}{},
-		report: AuditReport{Source: c.o.Source, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
+		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.source.sets(ctx)
 	if err != nil {
@@ -221,7 +228,7 @@ func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
 
 // recordedWant returns what a set said of a resource when it was copied.
 func recordedWant(url, set string, f file) desired {
-	w := desired{url: url, set: set, length: f.Length, lastMod: f.LastMod}
+	w := desired{url: url, set: set, length: f.Length, lastMod: f.LastMod, terse: true}
 	if f.Said {
 		w.digests = resourcesync.ParseHashes(f.Hash)
 	}
@@ -243,6 +250,13 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error])
 	for w, err := range wants {
 		if failed = cmp.Or(err, ctx.Err()); failed != nil {
 			break
+		}
+		if !a.c.reconciler.selector.wants(&w) {
+			a.total--
+			if _, has := a.c.state.file(w.url); has {
+				a.unselected[keyOf(w.url)] = struct{}{}
+			}
+			continue
 		}
 		a.listed[keyOf(w.url)] = struct{}{}
 		if a.looksAt(w.url) {

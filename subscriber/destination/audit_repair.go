@@ -29,6 +29,10 @@ func (a *audit) findExtra(ctx context.Context) error {
 		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
 			continue
 		}
+		if _, ok := a.unselected[keyOf(url)]; ok {
+			a.report.LeftOut++
+			continue
+		}
 		if a.isPushed(url) {
 			a.compare(ctx, recordedWant(url, f.Set, f))
 			continue

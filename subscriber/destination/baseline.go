@@ -20,9 +20,10 @@ var errNoBaseline = errors.New("the Source offers neither a Resource List nor a 
 var ErrBehind = errors.New("the changes since then are in no Change List any more; try again when the Source has written a new list or dump")
 
 // needsBaseline reports whether a set has no baseline yet, or needs a new one because
-// changes were missed, or had no document to make one from and has one now.
-func needsBaseline(set namedSet, st setState) bool {
-	return st.BaselineAt.IsZero() || !st.Due.IsZero() || st.From == "" && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump)
+// changes were missed, had no document to make one from and has one now, or was made for another
+// selection.
+func (s *syncer) needsBaseline(set namedSet, st setState) bool {
+	return s.reconciler.selector.isNew(set, st) || st.BaselineAt.IsZero() || !st.Due.IsZero() || st.From == "" && set.offers(resourcesync.ResourceList, resourcesync.ResourceDump)
 }
 
 // newBaseline makes a baseline, and records it.
@@ -61,7 +62,7 @@ var firstInstant = time.Unix(1, 0).UTC()
 func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
 	useDump := dump != "" && (list == "" || s.o.Baseline == BaselineDump ||
-		s.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && s.state.count() < 100)
+		s.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && s.state.count() < 100 && s.reconciler.selector.All())
 	if useDump && !s.o.DryRun {
 		next, err := s.baselineFrom(ctx, set, resourcesync.ResourceDump, st, t)
 		if err == nil || list == "" || ctx.Err() != nil || fatal(err) {
@@ -84,7 +85,7 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 	var last setState
 	if capability == resourcesync.ResourceList {
 		apply = s.applyList
-		if !needsBaseline(set, st) { // otherwise the same list is of no use
+		if !s.needsBaseline(set, st) { // otherwise the same list is of no use
 			last = st
 		}
 	}
@@ -101,36 +102,48 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 		return st, err
 	}
 	t.baseline(address)
-	listed, err := apply(ctx, set, docs, newer, t)
+	c := &choice{selector: s.reconciler.selector, tally: t}
+	listed, err := apply(ctx, set, docs, newer, c)
 	if err != nil {
 		return st, err
 	}
+	resources := len(listed)
 	for url := range newer { // the stream of changes decides about these
 		listed[keyOf(url)] = struct{}{}
 	}
 	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
 		return st, err
 	}
-	return setState{CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}, nil
+	if err := s.dropUnselected(ctx, set, c, resources, t); err != nil {
+		return st, err
+	}
+	return setState{Selected: s.reconciler.selector.digest, CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}, nil
 }
 
 // applyList fetches what a Resource List has, and returns the resources that it lists.
-func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, t *tally) (map[key]struct{}, error) {
+func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *choice) (map[key]struct{}, error) {
 	listed, err := docs.resources()
 	if err != nil {
 		return nil, err
 	}
-	return listed, s.reconciler.carryOut(ctx, t, "baseline", len(listed), docs.wants(set, newer))
+	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(listed), c.from(docs.wants(set, newer)))
 }
 
 // leftToChanges returns the resources of a set that a baseline leaves to the changes since.
 // These are the resources that changed, if st has an earlier baseline: the changes were
-// applied already. For a first baseline they are the deleted resources, which would be
+// applied already, and it only marks that the set lists them. If they were applied for another
+// selection, the changes count instead of the list. For a first baseline they are the deleted resources, which would be
 // fetched only to be deleted.
 func (s *syncer) leftToChanges(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]desired, error) {
 	newer, _, err := s.changesSince(ctx, set, since)
-	if st.BaselineAt.IsZero() {
+	switch {
+	case st.BaselineAt.IsZero():
 		maps.DeleteFunc(newer, func(_ string, w desired) bool { return !w.change.Removes() })
+	case st.Selected == s.reconciler.selector.digest:
+		for url, w := range newer {
+			w.mark = true
+			newer[url] = w
+		}
 	}
 	return newer, err
 }

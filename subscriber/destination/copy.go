@@ -28,10 +28,11 @@ import (
 //	syncer      decides which lists and changes are read, and how far they count
 //	follower    waits for pushes, the next poll and the next try
 type Copy struct {
-	o     Options
-	log   *slog.Logger
-	state *state
-	space *space
+	o         Options
+	log       *slog.Logger
+	state     *state
+	space     *space
+	selection *selection
 
 	web        *hosts
 	source     *source
@@ -80,6 +81,9 @@ func (c *Copy) open() error {
 	if err != nil {
 		return err
 	}
+	if err := c.selects(); err != nil {
+		return err
+	}
 	return c.assemble()
 }
 
@@ -95,6 +99,7 @@ func (c *Copy) assemble() error {
 	c.fetcher = &fetcher{maxFile: c.o.MaxFile, prefer: newPreference(&c.o), log: c.log, web: c.web, tree: c.tree, state: c.state, space: c.space}
 	c.lists = &lists{dir: &c.o.StateDir, most: c.o.MaxEntries, large: biglist.Warner(c.log), web: c.web, fetcher: c.fetcher}
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
+	c.reconciler.selector = &selector{selection: c.selection, state: c.state, delete: c.o.Reselect}
 	if c.reconciler.handover, err = openHandover(&c.o); err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.tree.folds = c.tree.probeFolding()
-	return c.tree.rename()
+	return errors.Join(c.tree.rename(), c.reconciler.forgetUnselected())
 }
 
 // standIn gives a dry run temporary folders in place of those that do not exist yet.

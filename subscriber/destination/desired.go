@@ -27,6 +27,10 @@ type desired struct {
 	first     string
 	alternate bool
 
+	// collections are those that the Source names. terse: it need not name them and the type here.
+	collections []string
+	terse       bool
+
 	change         resourcesync.ChangeType
 	changedAt      time.Time
 	notificationID string
@@ -60,12 +64,16 @@ type mirror struct {
 func desiredFrom(set string, e *resourcesync.Entry) desired {
 	w := desired{
 		url: e.Loc, set: set, length: -1, digests: resourcesync.ParseHashes(e.Hash), lastMod: e.LastMod,
-		change: e.Change, changedAt: e.Datetime, mediaType: e.Type, encoding: e.Encoding,
+		change: e.Change, changedAt: e.Datetime, mediaType: e.Type, encoding: e.Encoding, terse: e.Change != "",
 	}
 	if e.HasLength && e.Length >= 0 {
 		w.length = e.Length
 	}
 	for _, l := range e.Links {
+		if strings.EqualFold(l.Rel, "collection") {
+			w.collections = append(w.collections, resourcesync.EncodeURI(l.Href))
+			continue
+		}
 		duplicate := strings.EqualFold(l.Rel, "duplicate")
 		if !duplicate && !strings.EqualFold(l.Rel, "alternate") {
 			continue
@@ -96,7 +104,7 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 // exists. Its change type is ignored, so that it cannot delete more than Options.MaxDelete
 // allows.
 func asListed(w desired) desired {
-	w.change, w.changedAt = "", time.Time{}
+	w.change, w.changedAt, w.terse = "", time.Time{}, false
 	return w
 }
 
@@ -116,7 +124,7 @@ func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
 	return &failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
-		Type: w.mediaType, Encoding: w.encoding,
+		Type: w.mediaType, Encoding: w.encoding, Collections: w.collections,
 		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
@@ -125,7 +133,7 @@ func (w *desired) failure(why error) *failure {
 func (f *failure) again(url string) desired {
 	return desired{
 		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
-		mediaType: f.Type, encoding: f.Encoding,
+		mediaType: f.Type, encoding: f.Encoding, collections: f.Collections, terse: true,
 		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
 	}
 }

@@ -13,27 +13,27 @@ import (
 
 // applyDump puts the resources of a Resource Dump into the copy, and returns the resources
 // that it lists.
-func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, t *tally) (map[key]struct{}, error) {
+func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *choice) (map[key]struct{}, error) {
 	listed := map[key]struct{}{}
 	for e, err := range docs.entries() {
 		if err != nil {
 			return nil, err
 		}
 		err = s.lists.withPackage(ctx, &e, resourcesync.ResourceDumpManifest, func(d *resourcesync.DumpReader) error {
-			return s.reconciler.carryOut(ctx, t, "dump", 0, func(yield func(desired, error) bool) {
+			return s.reconciler.carryOut(ctx, c.tally, "dump", 0, c.from(func(yield func(desired, error) bool) {
 				for w, err := range packed(set, d, s.o.MaxEntries) {
 					listed[keyOf(w.url)] = struct{}{}
 					if _, left := newer[w.url]; (err != nil || !left) && !yield(asListed(w), err) {
 						return
 					}
 				}
-			})
+			}))
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return listed, s.reconciler.carryOut(ctx, t, "baseline", len(newer), marks(newer))
+	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(newer), c.from(remaining(newer)))
 }
 
 // changeDumps reads the packages of a Change Dump that end after since. For each package

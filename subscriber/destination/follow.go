@@ -141,7 +141,7 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 // followSet follows one set until ctx ends.
 func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	st := f.syncer.state.set(set.name)
-	for tries := 0; needsBaseline(set, st); tries++ {
+	for tries := 0; f.syncer.needsBaseline(set, st); tries++ {
 		next, err := f.baselineOf(ctx, set)
 		if err == nil || errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero() {
 			st = next
@@ -261,7 +261,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 			f.readNamed(ctx, set)
 		case <-due.C:
 			switch {
-			case needsBaseline(set, f.syncer.state.set(set.name)):
+			case f.syncer.needsBaseline(set, f.syncer.state.set(set.name)):
 				_, _ = f.baselineOf(ctx, set) // it logs its error
 			case set.pushOnly() && !inForce(s):
 				f.syncNow(ctx, set)

@@ -47,7 +47,7 @@ func (f *follower) followFramework(ctx context.Context, set namedSet, changes *s
 		switch {
 		case change.Capability == resourcesync.CapabilityList || change.Capability == resourcesync.Description:
 			signal(f.again)
-		case set.offers(resourcesync.ChangeList) && !needsBaseline(set, f.syncer.state.set(set.name)):
+		case set.offers(resourcesync.ChangeList) && !f.syncer.needsBaseline(set, f.syncer.state.set(set.name)):
 			if err := changes.CatchUp(ctx); err != nil && ctx.Err() == nil {
 				f.log.Warn("the Change List could not be read; it is read again later", "event", "framework_failed", "set", set.name, "error", err)
 			}
@@ -72,7 +72,7 @@ func signal(c chan<- struct{}) {
 // readNamed reads what a framework notification can have named where there is no Change List to
 // read: the baseline that is needed, or the changes.
 func (f *follower) readNamed(ctx context.Context, set namedSet) {
-	if needsBaseline(set, f.syncer.state.set(set.name)) {
+	if f.syncer.needsBaseline(set, f.syncer.state.set(set.name)) {
 		_, _ = f.baselineOf(ctx, set) // it logs the result
 		return
 	}

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,24 +280,34 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 }
 
 // wants yields the resources of a Resource List that are not in newer, and then those of
-// newer like marks.
+// newer.
 func (d *documents) wants(set namedSet, newer map[string]desired) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for e, err := range d.entries() {
-			if _, left := newer[e.Loc]; (err != nil || !left) && !yield(asListed(desiredFrom(set.name, &e)), err) {
+			w := asListed(desiredFrom(set.name, &e))
+			if later, left := newer[e.Loc]; left && err == nil {
+				newer[e.Loc] = later.with(&w)
+			} else if !yield(w, err) {
 				return
 			}
 		}
-		marks(newer)(yield)
+		remaining(newer)(yield)
 	}
 }
 
-// marks yields resources for which a baseline only records that their set lists them: it
-// leaves them to the changes since.
-func marks(newer map[string]desired) iter.Seq2[desired, error] {
+// with returns a change with what the list says of its resource and the change does not.
+func (w desired) with(listed *desired) desired {
+	w.mediaType = cmp.Or(w.mediaType, listed.mediaType)
+	if len(w.collections) == 0 {
+		w.collections = listed.collections
+	}
+	return w
+}
+
+// remaining yields the resources that exist after changes.
+func remaining(newer map[string]desired) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for _, w := range newer {
-			w.mark = true
 			if !w.change.Removes() && !yield(w, nil) {
 				return
 			}

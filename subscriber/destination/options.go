@@ -34,6 +34,12 @@ type Options struct {
 	// Roots say which folder of Dir the resources below a URL go to. The longest URL that
 	// fits counts. If none fits, the folder is named after the host.
 	Roots []Root
+	// Select says which resources the copy has. Nil: those that it said the last time, at first all.
+	// If it is another one than the last time, a new baseline brings what it adds. What it leaves
+	// out stays as it is, unless Reselect deletes it, as far as MaxDelete allows. Then resources
+	// that leave the selection later are deleted, too.
+	Select   *Selection
+	Reselect bool
 	// HiddenAllow are patterns (path.Match) of names that are written as they are, although
 	// programs act upon them: names that begin with a dot, such as .well-known, and those that
 	// guard.go lists. Other such names are changed to safe ones. See docs/destination.md.
@@ -258,6 +264,11 @@ func (o *Options) check() error {
 	for _, p := range o.HiddenAllow {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {
 			return fmt.Errorf("Options.HiddenAllow: %q is not a pattern of a name; write it like .well-known or .*", p)
+		}
+	}
+	if o.Select != nil {
+		if _, err := newSelection(*o.Select); err != nil {
+			return err
 		}
 	}
 	o.Roots = slices.Clone(o.Roots)

@@ -19,6 +19,8 @@ type reconciler struct {
 	tree    *tree
 	fetcher *fetcher
 	state   *state
+	// selector decides which resources are copied.
+	selector *selector
 
 	claims   claims
 	deleting sync.Mutex // locked while deletions use up Options.MaxDelete
@@ -47,6 +49,13 @@ func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) erro
 		case last[w.url] != i:
 		case w.change.Removes():
 			deletes = append(deletes, w)
+		case !r.selector.wants(&w):
+			t.leaveOut()
+			if r.selector.drops(w.url) {
+				gone := absent(w.set, w.url)
+				gone.changedAt = w.changedAt
+				deletes = append(deletes, gone)
+			}
 		default:
 			others = append(others, w)
 		}

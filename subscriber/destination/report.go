@@ -30,8 +30,11 @@ type Report struct {
 	Copied  int `json:"copied"`
 	Deleted int `json:"deleted"`
 	// Unchanged resources were in sync already.
-	Unchanged int   `json:"unchanged"`
-	Bytes     int64 `json:"bytes"` // of Copied
+	Unchanged int `json:"unchanged"`
+	// LeftOut counts the entries of lists and changes that the selection leaves out.
+	LeftOut   int       `json:"left_out,omitempty"`
+	Selection Selection `json:"selection,omitzero"`
+	Bytes     int64     `json:"bytes"` // of Copied
 	// Failed resources could not be fetched or deleted, and Held ones were not deleted
 	// because of Options.MaxDelete. The first of both are in Problems. The next run tries
 	// both again.
@@ -146,6 +149,13 @@ func (t *tally) count(c counted, n int) {
 	case HeldBack:
 		t.Held += n
 	}
+}
+
+// leaveOut counts an entry that the selection leaves out.
+func (t *tally) leaveOut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.LeftOut++
 }
 
 // baseline records the document that a baseline comes from.

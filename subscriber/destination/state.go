@@ -14,19 +14,23 @@ import (
 
 // The state is one bbolt file. Values are JSON, except for those of paths and of namesKey.
 var (
-	filesTable   = table[file]{[]byte("files")}      // by URL
-	failedTable  = table[failure]{[]byte("failed")}  // by URL
-	membersTable = table[members]{[]byte("members")} // by URL, if they are not what the other records say
-	deletesTable = table[int]{[]byte("deletes")}     // how many files were deleted within the last hour, by time
-	setsTable    = table[setState]{[]byte("sets")}   // by name
-	goneTable    = table[deletion]{[]byte("gone")}   // pushed deletions that no Change List repeats, by set and URL
-	numbersTable = table[int64]{[]byte("meta")}      // bytesKey
-	pathsBucket  = []byte("paths")                   // URLs by path, folded if the file system folds
-	metaBucket   = numbersTable.bucket
-	namesKey     = []byte("names") // the rule that gave files their paths (tree.rename)
+	filesTable     = table[file]{[]byte("files")}      // by URL
+	failedTable    = table[failure]{[]byte("failed")}  // by URL
+	membersTable   = table[members]{[]byte("members")} // by URL, if they are not what the other records say
+	deletesTable   = table[int]{[]byte("deletes")}     // how many files were deleted within the last hour, by time
+	setsTable      = table[setState]{[]byte("sets")}   // by name
+	goneTable      = table[deletion]{[]byte("gone")}   // pushed deletions that no Change List repeats, by set and URL
+	numbersTable   = table[int64]{[]byte("meta")}      // bytesKey
+	pathsBucket    = []byte("paths")                   // URLs by path, folded if the file system folds
+	metaBucket     = numbersTable.bucket
+	selectionTable = table[Selection]{metaBucket} // selectionKey
+	namesKey       = []byte("names")              // the rule that gave files their paths (tree.rename)
 )
 
-const bytesKey = "bytes" // of all files together
+const (
+	bytesKey     = "bytes"     // of all files together
+	selectionKey = "selection" // which resources the copy has
+)
 
 const (
 	format    = 3 // in 1 and 2, records had no checksums
@@ -56,19 +60,20 @@ type file struct {
 
 // failure is a resource that could not be fetched or deleted.
 type failure struct {
-	Set       string                  `json:"set"`
-	Change    resourcesync.ChangeType `json:"change,omitempty"`
-	Length    int64                   `json:"length"` // -1: the Source did not say
-	Hash      string                  `json:"hash,omitempty"`
-	LastMod   time.Time               `json:"lastmod,omitzero"`
-	Links     []mirror                `json:"links,omitempty"`
-	Type      string                  `json:"type,omitempty"`
-	Encoding  string                  `json:"encoding,omitempty"`
-	Why       string                  `json:"why"`
-	Held      bool                    `json:"held,omitempty"` // by MaxDelete
-	Tries     int                     `json:"tries"`
-	NextAt    time.Time               `json:"next_at,omitzero"`
-	ChangedAt time.Time               `json:"changed_at,omitzero"`
+	Set         string                  `json:"set"`
+	Change      resourcesync.ChangeType `json:"change,omitempty"`
+	Length      int64                   `json:"length"` // -1: the Source did not say
+	Hash        string                  `json:"hash,omitempty"`
+	LastMod     time.Time               `json:"lastmod,omitzero"`
+	Links       []mirror                `json:"links,omitempty"`
+	Type        string                  `json:"type,omitempty"`
+	Encoding    string                  `json:"encoding,omitempty"`
+	Collections []string                `json:"collections,omitempty"` // that the entry named
+	Why         string                  `json:"why"`
+	Held        bool                    `json:"held,omitempty"` // by MaxDelete
+	Tries       int                     `json:"tries"`
+	NextAt      time.Time               `json:"next_at,omitzero"`
+	ChangedAt   time.Time               `json:"changed_at,omitzero"`
 }
 
 // setState is the progress of a set.
@@ -86,6 +91,8 @@ type setState struct {
 	// ETag and Modified are the validators of the list at From, if it has no parts.
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
+	// Selected is the digest of the selection of the last baseline.
+	Selected string `json:"selected,omitempty"`
 }
 
 // state is what is remembered on disk. It may be shared between goroutines.

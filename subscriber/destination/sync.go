@@ -36,7 +36,7 @@ type syncer struct {
 // *subscriber.StatusError, ErrBehind among others); what was done before it stays done.
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
-	t.DryRun = c.o.DryRun
+	t.DryRun, t.Selection = c.o.DryRun, c.selection.Selection
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	serving, cancel := context.WithCancel(ctx)
@@ -83,7 +83,7 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 		return st.BaselineAt, err
 	}
 	var behind error
-	made := needsBaseline(set, st)
+	made := s.needsBaseline(set, st)
 	if made {
 		next, err := s.catchUp(ctx, set, st, t)
 		switch {
