@@ -227,8 +227,7 @@ func TestStopIsBounded(t *testing.T) {
 	})
 }
 
-// What was left behind as it hung, and goes on later, logs nothing after the hub has
-// stopped.
+// A part that hung and was left behind logs nothing after the hub has stopped, even if it continues.
 func TestNothingIsLoggedAfterStop(t *testing.T) {
 	core, logged := observer.New(zap.DebugLevel)
 	a, err := New(newApp(t).cfg, zap.New(core), "test")
@@ -299,7 +298,7 @@ func TestRetention(t *testing.T) {
 	add(old, 73*time.Hour, 100)
 	add(old, time.Hour, 100)
 	r := retention{store: store, log: zap.NewNop(), rule: journal.Retention{Age: 72 * time.Hour, PerTopic: 1000, Total: 600}}
-	// Twice: what the first pass left by age is not over the total any more.
+	// Twice: what is left after the first pass, which trims by age, does not exceed the total any more.
 	for range 2 {
 		if err := r.trim(t.Context(), now); err != nil {
 			t.Fatal(err)

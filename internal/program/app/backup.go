@@ -29,7 +29,7 @@ type backups struct {
 }
 
 // make writes a backup at the speed of the disk into a file without a name, so that a slow
-// reader holds up nothing in the store, and a crash leaves no file. The file is beside the
+// reader blocks nothing in the store, and a crash leaves no file. The file is beside the
 // embedded store; with Redis it is in the folder for temporary files.
 func (b *backups) make(ctx context.Context) (*admin.Backup, error) {
 	if !b.mu.TryLock() {
@@ -126,7 +126,7 @@ const restoring = "restoring"
 // Restore reads a backup into the empty store that the settings name, and compares what the
 // store has then with the file. It first checks the whole file: a *FileError says that
 // something in it is wrong, and that nothing was restored. Until Restore returns nil, no hub
-// opens the store; an interrupted Restore of the same file goes on where it was.
+// opens the store. An interrupted Restore continues when it is called again with the same file.
 func Restore(ctx context.Context, cfg config.Config, log *zap.Logger, file io.ReadSeeker, o RestoreOptions) (LineCounts, error) {
 	keys, err := sealKeys(cfg, log)
 	if err != nil {

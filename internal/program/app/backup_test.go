@@ -211,7 +211,7 @@ func TestRestoreBesideHubs(t *testing.T) {
 	})
 }
 
-// A backup is one at a time, leaves no file, and takes no room that the store needs.
+// Backups are made one at a time, leave no file, and use no room that the store needs.
 func TestBackupsOfAHub(t *testing.T) {
 	a := openedApp(t, "--min-free-disk=0")
 	defer func() { _ = a.backend.Close() }()

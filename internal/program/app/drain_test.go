@@ -36,8 +36,8 @@ func post(t *testing.T, target, media, body, link string) (status int, retryAfte
 	return resp.StatusCode, resp.Header.Get("Retry-After")
 }
 
-// While deliveries end, the hub URI answers: a publish with 503 and when to come
-// again, not with a refused connection.
+// While deliveries end, the hub still answers a publish, with 503 and Retry-After. It does not refuse
+// the connection.
 func TestPublishIsToldWhileDeliveriesEnd(t *testing.T) {
 	verified, delivering, release := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

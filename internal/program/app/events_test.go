@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Invariant 10: what an ended subscription did not get is in the log, without a
-// start that is not known.
+// Invariant 10: the log has what an ended subscription did not get. If the start of that is unknown,
+// the line has no field for it.
 func TestGapOfAnEndIsLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	e := subscriptions.Event{Name: subscriptions.EventEnded, Reason: subscriptions.EndExpired}
@@ -37,8 +37,8 @@ func TestGapOfAnEndIsLogged(t *testing.T) {
 	}
 }
 
-// A request of a stranger comes to several lines, which do not fill the log; what
-// becomes of subscriptions is always in it.
+// Lines about requests of strangers are limited, so that they do not fill the log. Lines about what
+// happens to subscriptions never are.
 func TestLinesAboutStrangersRequestsAreBounded(t *testing.T) {
 	for event, bounded := range map[string]bool{
 		subscriptions.EventFailed: true, subscriptions.EventDropped: true, subscriptions.EventDenied: true,

@@ -36,7 +36,7 @@ const (
 	worstOfAll, eventsOfAll = 20, 100
 )
 
-// summary is what one hub tells the others of itself.
+// summary is what one hub reports to the others.
 type summary struct {
 	admin.HubNow
 	FirstLoss *admin.Loss     `json:"first_loss,omitempty"`
@@ -77,7 +77,7 @@ func (f *fleet) run(ctx context.Context) error {
 		f.measure()
 		err := f.share(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			f.log.Warn("the other hubs do not see how this hub is, because the store does not keep its summary; it is tried again", zap.String("event", "summary_failed"), zap.Error(err))
+			f.log.Warn("the store did not accept the summary of this hub, so the other hubs do not see its state; this hub tries again", zap.String("event", "summary_failed"), zap.Error(err))
 		}
 		failing = err != nil
 	}
@@ -260,8 +260,8 @@ func (f *fleet) share(ctx context.Context) error {
 }
 
 // fit returns the summary as JSON of at most maxSummary bytes. Strangers choose topics and
-// callbacks, so it shortens the texts, and then cuts the longest list until all fit: what is
-// long of one kind leaves the others alone.
+// callbacks, so it shortens the texts, and then cuts the longest list until all fit. So a list
+// that strangers made long does not push out the others.
 func (s *summary) fit() ([]byte, error) {
 	cut := *s
 	cut.NotReady = slices.Clone(s.NotReady)
@@ -297,7 +297,7 @@ func shortened(list []admin.Laggard) []admin.Laggard {
 	return list
 }
 
-// cutLongest drops the less telling half of the list that takes the most bytes.
+// cutLongest drops the less important half of the list that has the most bytes.
 func (s *summary) cutLongest() error {
 	lists := []struct {
 		list any
@@ -327,7 +327,7 @@ func (s *summary) cutLongest() error {
 	return nil
 }
 
-// cutUses keeps the uses of those who published last.
+// cutUses keeps the uses of the publishers that published last.
 func (s *summary) cutUses() {
 	names := slices.SortedFunc(maps.Keys(s.Uses), func(a, b string) int { return s.Uses[b].LastAt.Compare(s.Uses[a].LastAt) })
 	kept := make(map[string]admin.Use, len(names)/2)

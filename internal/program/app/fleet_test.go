@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/admin"
 )
 
-// What strangers make long in a summary leaves the other kinds alone, and every summary ends
-// up short enough (invariant 12).
+// A list of a summary that strangers made long does not push out the other lists, and every summary
+// is short enough (invariant 12).
 func TestSummariesFit(t *testing.T) {
 	hostile := "https://example.org/?" + strings.Repeat("&<>", 10_000)
 	laggards := func(n int, topic string) (out []admin.Laggard) {
@@ -85,7 +85,7 @@ func TestSummariesFit(t *testing.T) {
 	}
 }
 
-// What was passed over counts for an hour.
+// Notifications that were passed over count for an hour.
 func TestHourly(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var h hourly
@@ -110,7 +110,8 @@ func TestHourly(t *testing.T) {
 	}
 }
 
-// What several hubs say of a host is one row, with the cause of who has failed there the longest.
+// The reports of several hubs about one host are one row. Its cause is that of the subscription that
+// has failed there the longest.
 func TestFailingHostsOfAllHubs(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	got := joined([]admin.FailingHost{

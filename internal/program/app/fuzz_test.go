@@ -126,7 +126,7 @@ var (
 
 var saneID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
-// send sends bytes and judges all that comes back. Forbidden stands in no answer.
+// send sends bytes and checks every answer. No answer may contain forbidden.
 func (w *wire) send(t *testing.T, in []byte, forbidden string) {
 	t.Helper()
 	s := newScript(in)
@@ -188,8 +188,8 @@ func (open) Check(context.Context, string) error                     { return ni
 func (open) Content(context.Context, string, string, []byte) error   { return nil }
 func (open) Fetch(context.Context, string) (validate.Fetched, error) { return validate.Fetched{}, nil }
 
-// Whatever bytes come to the public listener, nothing breaks; what is answered has
-// a status that there is, and its headers.
+// No bytes break the public listener. Each of its answers has a known status, and the headers that go
+// with it.
 func FuzzPublicListener(f *testing.F) {
 	const url, topic = "http://h/", "http://t/"
 	store := storetest.NewMemory()
@@ -220,7 +220,7 @@ func FuzzPublicListener(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) { w.send(t, in, "\x00") })
 }
 
-// The same of the operator's listener, which is asked with a token now and then.
+// The same for the operator's listener. Some of the requests have a token.
 func FuzzOperatorListener(f *testing.F) {
 	const token = "t0ken-of-the-operator"
 	store := storetest.NewMemory()

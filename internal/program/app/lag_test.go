@@ -19,9 +19,9 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// What retention took from a subscriber that is down counts as lost and as a gap, and no more as
-// lag, at once and everywhere: in the API, in the list of the furthest behind, and in the metrics.
-// A retry with nothing to try says so.
+// When retention deletes notifications that a subscriber has not got, they count as lost and as a gap,
+// and no longer as lag: in the API, in the list of the furthest behind, and in the metrics. A retry
+// with nothing to deliver says so.
 func TestWhatRetentionTookIsNoLag(t *testing.T) {
 	for name, args := range map[string]func(t *testing.T) []string{
 		"embedded": func(*testing.T) []string { return nil },

@@ -58,7 +58,7 @@ func (h *linkedHub) api(t *testing.T, method, path string, into any) int {
 	return code
 }
 
-// visit asks for a page of a subscriber, and checks what holds of all of them. Without a form
+// visit requests a page of a subscriber, and checks what every such page has to fulfil. Without a form
 // it is a GET. Redirects are not followed.
 func visit(t *testing.T, link string, form url.Values, want int, says ...string) string {
 	t.Helper()
@@ -110,9 +110,9 @@ func visit(t *testing.T, link string, form url.Values, want int, says ...string)
 	return resp.Header.Get("Location")
 }
 
-// Who has a link to a subscription sees its state, attempts and gaps in a browser without
-// JavaScript, and may retry and replay now and then, at any hub on the store; nothing else. The
-// token is in no log.
+// Anyone with a link to a subscription sees its state, attempts and gaps in a browser, without
+// JavaScript, at any hub on the store. They may retry and replay now and then, and nothing else. No
+// log contains the token.
 func TestSubscribersPage(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		h := startLinked(t, "--node-id=one")
@@ -123,7 +123,7 @@ func TestSubscribersPage(t *testing.T) {
 		hub := func(id string, more ...string) *linkedHub {
 			return startLinked(t, append(more, "--redis-url="+server.URL(), "--node-id="+id)...)
 		}
-		// Behind one name, as a proxy has them.
+		// Both hubs have one name, as behind a proxy.
 		one := hub("one", "--public-url=http://hub.example/a%20hub")
 		testSubscribersPage(t, one, hub("two", "--public-url=http://hub.example/a%20hub"))
 	})
@@ -188,7 +188,7 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 		t.Errorf("the stylesheet: %d", code)
 	}
 
-	// What is refused takes no turn, and the sentence is for a subscriber.
+	// A refused action uses up no turn, and the sentence is written for a subscriber.
 	one.api(t, http.MethodPost, id+"/pause", nil)
 	for range 3 {
 		visit(t, links[0], url.Values{"action": {"retry"}}, http.StatusConflict, "Nothing was done", "Ask the operator to resume it")
@@ -273,7 +273,7 @@ func testSubscribersPage(t *testing.T, one, two *linkedHub) {
 	}
 }
 
-// Without --subscriber-pages there are none, and no links to them.
+// Without --subscriber-pages there are no such pages, and no links to them.
 func TestNoSubscribersPage(t *testing.T) {
 	a := startLinked(t, "--subscriber-pages=false")
 	var problem admin.Problem

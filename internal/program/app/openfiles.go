@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/internal/program/config"
 )
 
-// What a hub opens at most, besides what its settings limit.
+// The most that a hub opens besides what its settings limit.
 const (
 	ownFiles     = 64  // the store's files, listeners, the log, files that are read again
 	calledAtOnce = 704 // verifications and denials (512), fetches of topics (192)

@@ -7,8 +7,8 @@ import (
 	"github.com/rshub/rshub/internal/program/config"
 )
 
-// What docs/operations.md recommends is enough for the defaults, and what takes more
-// connections needs more.
+// The limit that docs/operations.md recommends is enough for the defaults. Settings that allow more
+// connections need more.
 func TestOpenFilesNeeded(t *testing.T) {
 	need := func(args ...string) uint64 {
 		t.Helper()

@@ -26,7 +26,7 @@ type pages struct {
 	base string
 }
 
-// get returns a page after checking that it is one, and harmless.
+// get returns a page, after it has checked that this is a page and harmless.
 func (p *pages) get(path string) string {
 	p.t.Helper()
 	return p.send(http.MethodGet, path, nil, http.StatusOK)
@@ -101,8 +101,8 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// walk visits every page that a link leads to, and checks of each that nothing in it runs
-// but the one script, and that its forms lead to this listener. It returns them by path.
+// walk visits every page that a link leads to. It checks that each runs nothing except the one script,
+// and that its forms lead to this listener. It returns the pages by path.
 func (p *pages) walk(begin string) map[string]string {
 	p.t.Helper()
 	found := map[string]string{}
@@ -173,7 +173,7 @@ func intervalEnd(t *testing.T, page string) string {
 }
 
 // The operator's page shows how the hub is, in words, with links to all that there is, and
-// its forms do what the API does. What strangers named runs nowhere in it.
+// its forms do what the API does. No name that strangers chose runs in it.
 func TestPages(t *testing.T) {
 	const topic = "http://127.0.0.1:2/it's'onload=alert(1)/%3Cscript%3Ealert(1)%3C/script%3E?x=${7*7}{{7*7}}&amp;y"
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -295,7 +295,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 
-	// What needs a word to be confirmed is not done without it.
+	// An action that a typed word has to confirm is not done without the word.
 	says := func(page, want string) {
 		t.Helper()
 		if !strings.Contains(page, want) {

@@ -33,8 +33,8 @@ func newCallbackAt(t *testing.T, address string, modes chan<- string) string {
 	return s.URL
 }
 
-// The total, and the share of each site and requester, count what is stored, on disk and in
-// Redis. They are the same after a restart. Every request gets the same answer.
+// The total limit, and those of each site and requester, count what is stored, on disk and in
+// Redis. The counts are the same after a restart. Every request gets the same answer.
 func TestMaxSubscriptions(t *testing.T) {
 	const most = 4
 	for name, store := range map[string][]string{

@@ -28,7 +28,7 @@ type registry struct {
 	secrets []string // the files that the publishers file names
 }
 
-// begin makes the publishers that were read at the start take effect.
+// begin puts the publishers in force that were read at the start.
 func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) error {
 	r.fromFiles = fromFiles{what: "publishers", file: file, load: r.readAgain}
 	r.log, r.secrets = log, secretFiles(list)
@@ -39,7 +39,7 @@ func (r *registry) begin(file string, list []config.Publisher, log *zap.Logger) 
 // watchFiles records the state of the files.
 func (r *registry) watchFiles() { r.files.Take(append([]string{r.file}, r.secrets...)...) }
 
-// set makes a list take effect. After an error nothing has changed.
+// set puts a list in force. After an error nothing has changed.
 func (r *registry) set(list []config.Publisher) error {
 	publishers, err := publishers(list)
 	if err == nil {

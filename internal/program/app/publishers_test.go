@@ -18,8 +18,8 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// SIGHUP: the publishers file as it is now, or where it has mistakes as it was
-// before.
+// After SIGHUP the publishers file as it is now is in force. If it has mistakes, the earlier one
+// stays in force.
 func TestReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "publishers.yaml")
 	write := func(publishers ...string) {

@@ -87,7 +87,7 @@ func (c recording) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // is enough.
 var detailFields = []string{"action", "who", "topic", "subscription_id", "outcome", "reason", "requester", "owned", "nodes", "file", "error"}
 
-// textOf is the message of a line with its telling fields.
+// textOf is the message of a line with its detailFields.
 func textOf(message string, fields []zapcore.Field) string {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {

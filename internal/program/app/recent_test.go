@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// The text of an event has the telling fields of its line, as a person reads them.
+// The text of an event has the fields of its line that tell a person what happened.
 func TestTextOfEvents(t *testing.T) {
 	for want, fields := range map[string][]zapcore.Field{
 		"it began": {zap.String("event", "x"), zap.String("shards", "0-255")},

@@ -80,10 +80,9 @@ func newCounting(t *testing.T) *counting {
 	return c
 }
 
-// Two hubs on one Redis share the work: what one accepts the other verifies and
-// delivers where it owns the shard, what the operator asks of one reaches the
-// owner, and each topic and callback is served by one of them. When one ends, the
-// other has everything.
+// Two hubs on one Redis share the work. Each verifies and delivers for the shards that it owns, even if
+// the other accepted the request. An operator's change reaches the owner through either of them. When
+// one ends, the other owns everything.
 func TestTwoHubsShareTheWork(t *testing.T) {
 	server := redistest.Standalone(t)
 	prefix := "app-" + uuid.NewString()
@@ -184,7 +183,7 @@ func TestTwoHubsShareTheWork(t *testing.T) {
 		}
 	}
 
-	// One that does not say how it is, as a hub of another version may, is there all the same.
+	// A hub without a summary, such as one of another version, is still listed.
 	if err := hubs[1].backend.board.Post(t.Context(), hubs[1].shards.Load().self.ID, []byte("something else"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -260,9 +259,8 @@ func TestStoreIsPinned(t *testing.T) {
 	}
 }
 
-// One subscription that cannot be read, as it is damaged or a newer version wrote
-// it, keeps a hub neither from becoming ready nor from delivering to the others; the
-// log names it.
+// If one subscription cannot be read, because it is damaged or a newer version wrote it, the hub still
+// becomes ready and delivers to the others. The log names the subscription.
 func TestUnreadableSubscriptionStopsNothing(t *testing.T) {
 	server := redistest.Standalone(t)
 	prefix := "app-" + uuid.NewString()

@@ -61,7 +61,7 @@ func kinds(hubURL string, v *victim, h *honest) []kind {
 func startReflecting(t *testing.T) (*reflector, *victim, *honest, []kind) {
 	t.Helper()
 	names := answerNames(t)
-	// Each attacker has a share of what is limited by requester: here come 200.
+	// Each requester has limits of its own, so the attack comes from 200 of them.
 	a := newApp(t, "--trusted-proxy=127.0.0.1", "--topic-check=require", fmt.Sprintf("--verify-budget=%d", reflectBudget), "--max-pending=100000")
 	a.resolver = names
 	v := startVictim(t)
@@ -80,9 +80,9 @@ func startReflecting(t *testing.T) (*reflector, *victim, *honest, []kind) {
 }
 
 // A hub must not be a cannon: whatever strangers send it, one victim gets no more
-// than strangers' part of --verify-budget in any minute while it confirms none, under one
-// name and under 10,000, as callback and as topic, by subscriptions, pings and
-// publishes, all at once; and honest subscribers elsewhere are verified meanwhile.
+// than strangers' fraction of --verify-budget in any minute while it confirms none of the requests.
+// That is so under one name and under 10,000, as callback and as topic, by subscriptions, pings and
+// publishes, all at once. Honest subscribers elsewhere are still verified.
 func TestReflector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -45,7 +45,7 @@ const (
 type group int
 
 // The groups: by a stranger about a topic that nobody here knows; by a stranger about one that is
-// known; and by a publisher that proved who it is.
+// known; and by a publisher with a right credential.
 const (
 	ofStrangers group = iota
 	ofTopics
@@ -163,7 +163,7 @@ func (f *refusals) run(ctx context.Context) error {
 	return nil
 }
 
-// flush stores those that wait. If that fails, they wait on.
+// flush stores those that wait. If that fails, they still wait.
 func (f *refusals) flush(ctx context.Context) error {
 	store := f.store()
 	f.mu.Lock()

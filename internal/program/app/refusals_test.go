@@ -109,7 +109,7 @@ func (n *slowNotebook) Note(ctx context.Context, texts ...[]byte) error {
 	return n.Notebook.Note(ctx, texts...)
 }
 
-// While a refusal is being stored, it is listed, and once only.
+// A refusal is listed while it is being stored, and only once.
 func TestRefusalsAreListedWhileTheyAreStored(t *testing.T) {
 	store := &slowNotebook{Notebook: storetest.NewMemory()}
 	f := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.NewNop())
@@ -183,8 +183,8 @@ func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 	}
 }
 
-// A day of strangers' noise pushes out neither the refusals of publishers nor those about known
-// topics, and noise about a known topic none of the publishers'.
+// However many requests of strangers are refused in a day, the refusals of publishers and those about
+// known topics stay. However many are refused about a known topic, those of publishers stay.
 func TestNoiseForADay(t *testing.T) {
 	store := storetest.NewMemory()
 	f := newRefusals("one", func() journal.Notebook { return store }, knowsOne, zap.NewNop())

@@ -26,8 +26,8 @@ func (s *askedStore) Topics(ctx context.Context, partition int, after uuid.UUID,
 	return s.hubStore.Topics(ctx, partition, after, limit)
 }
 
-// A store that answers nothing ends trimming at the first question: the others would fail
-// for the same reason, and each may take its time.
+// If the store does not answer, trimming ends at the first question: the others would fail for the same
+// reason, each after a long wait.
 func TestRetentionEndsWithItsStore(t *testing.T) {
 	inRedis := func(t *testing.T, server *redistest.Server) hubStore {
 		s, err := redisstore.Open(t.Context(), redisstore.Options{URL: server.URL(), Prefix: "app-" + uuid.NewString()})

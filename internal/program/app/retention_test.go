@@ -61,7 +61,7 @@ func TestRetentionOfSeveralHubs(t *testing.T) {
 	if after = kept(); after[0]+after[1]+after[2] > total {
 		t.Errorf("all together left %v bytes of %d", after, total)
 	}
-	// What grows in another hub's partition is left to it.
+	// A hub does not trim what grows in the partition of another hub.
 	other := &retention{store: store, log: zap.NewNop(), rule: journal.Retention{PerTopic: 1}, owns: func(int) bool { return false }}
 	if err := other.trim(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
@@ -76,8 +76,8 @@ func TestRetentionOfSeveralHubs(t *testing.T) {
 	}
 }
 
-// What is over the limits at a start is trimmed as soon as partitions are owned, and
-// not a minute after it.
+// At a start, what exceeds the limits is trimmed as soon as the hub owns partitions, and not a minute
+// later.
 func TestRetentionBeginsWithThePartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, owned := storetest.NewMemory(), new(atomic.Bool)
@@ -120,8 +120,8 @@ func (c *trimCounter) Trim(ctx context.Context, topic string, cut journal.Cut) (
 	return c.Memory.Trim(ctx, topic, cut)
 }
 
-// Every topic is asked for what is too old in a while, and meanwhile those alone
-// that have too much.
+// Retention checks the age of every topic now and then. In between it looks only at topics that have
+// too much.
 func TestRetentionAsksFewTopics(t *testing.T) {
 	store := &trimCounter{Memory: storetest.NewMemory()}
 	const topics, age = 50, 100 * time.Hour
@@ -192,7 +192,7 @@ func (b *badTrim) Topics(ctx context.Context, partition int, after uuid.UUID, li
 	return b.Memory.Topics(ctx, partition, after, limit)
 }
 
-// What is wrong with one topic, or with a partition, ends retention of no other.
+// If a topic or a partition cannot be trimmed or read, retention of the others continues.
 func TestRetentionGoesOnPastATopic(t *testing.T) {
 	store := &badTrim{Memory: storetest.NewMemory(), topics: map[string]error{}, partitions: map[int]error{}}
 	const topics = 300
@@ -230,7 +230,7 @@ func TestRetentionGoesOnPastATopic(t *testing.T) {
 }
 
 // If a machine's clock jumps and comes back, retention by age deletes nothing that is not old
-// enough, whether it was published meanwhile or not. The same is true for a clock that was
+// enough, whether it was published before or during the jump. The same is true for a clock that was
 // wrong from the start, if the store has a clock. What was published while the clock was ahead
 // stays longer by as much.
 func TestRetentionUnderAClockThatJumps(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// A hub whose key is changed says when the old one is not needed any more, and
-// one that lacks a key does not start.
+// After the key has changed, the hub reports when it no longer needs the old one. A hub that lacks a
+// key does not start.
 func TestSealKeys(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "keys")

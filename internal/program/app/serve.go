@@ -115,6 +115,6 @@ func (a *App) serve(ctx context.Context, l listener, o ingress.Options) {
 	}, a.failed)
 }
 
-// ErrorLog is the output for package log. Net/http writes to it about answers that nobody
-// waits for, so any callback could cause lines in the hub's log. ErrorLog limits them.
+// ErrorLog is the output for package log. Net/http writes a line for an answer that no
+// request waits for, so any callback could fill the hub's log. ErrorLog limits them.
 func (a *App) ErrorLog() io.Writer { return ingress.ErrorLog("none", logs.Slog(a.log.Named("http"))) }

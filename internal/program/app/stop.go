@@ -44,8 +44,8 @@ type stopper struct {
 
 // stage is parts that do not need each other.
 type stage struct {
-	// reserved is the time that remains for this stage, however long the stages
-	// before it take.
+	// reserved is the time that remains for this stage even if the stages before it
+	// need too long.
 	reserved time.Duration
 	parts    []stoppable
 }

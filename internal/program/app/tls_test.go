@@ -31,7 +31,7 @@ import (
 	"github.com/rshub/rshub/internal/engine/telemetry"
 )
 
-// pair is a certificate, signed by itself, and its key, as they stand in files.
+// pair is a self-signed certificate and its key, as the files have them.
 type pair struct{ cert, key []byte }
 
 // newPair makes one that is good until then, from a tenth of a year ago.
@@ -93,8 +93,8 @@ func serialOf(c *ingress.Certificate) int64 { return c.Leaf().SerialNumber.Int64
 
 func nextYear() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 
-// A pair that is new is shown; one that is no good leaves the old one in its place,
-// and the log says so once.
+// The hub uses a new pair. If it is invalid, the hub goes on with the old one, and the log says so
+// once.
 func TestCertificateIsReadAgain(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	one, two := newPair(t, 1, nextYear()), newPair(t, 2, nextYear())
@@ -145,8 +145,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}, 2, "tls_loaded")
 }
 
-// No hub starts with a certificate that has run out, or is not good yet: every
-// client would refuse it, and nothing would say why.
+// No hub starts with a certificate that has expired or is not valid yet: every client would refuse it,
+// and nothing would say why.
 func TestCertificateIsGoodAtTheStart(t *testing.T) {
 	now := time.Now()
 	for want, p := range map[string]pair{
@@ -221,8 +221,8 @@ func TestCertificateIsWatched(t *testing.T) {
 	})
 }
 
-// The log says once a day that the certificate runs out, from a tenth of its time
-// on, and no more once it is renewed.
+// During the last tenth of its life, the log says once a day that the certificate will expire. That
+// ends when it is renewed.
 func TestCertificateRunsOut(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	until := time.Now().Add(324 * 24 * time.Hour) // 360 days in all
@@ -248,7 +248,7 @@ func TestCertificateRunsOut(t *testing.T) {
 	}
 }
 
-// secured is a hub whose public listener speaks https, and what trusts it.
+// secured is a hub whose public listener speaks https, with a client that trusts it.
 func secured(t *testing.T) (*App, files, *x509.CertPool) {
 	t.Helper()
 	p := newPair(t, 1, nextYear())
@@ -311,8 +311,8 @@ func TestPublicListenerSpeaksHTTPS(t *testing.T) {
 	}
 }
 
-// Certificates come and go under load, and no request fails: neither on
-// connections that stay nor on new ones. Then the last one is shown.
+// Certificates are replaced under load, and no request fails, neither on old connections nor on new
+// ones. In the end the hub uses the last one.
 func TestCertificateChangesUnderLoad(t *testing.T) {
 	a, f, _ := secured(t)
 	const clients, changes = 8, 20
@@ -392,8 +392,7 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 	t.Logf("%d requests while %d certificates came", requests.Load(), changes)
 }
 
-// A hub does not start with a certificate that is no good, and says which setting
-// it is.
+// A hub does not start with an invalid certificate, and names the setting.
 func TestStartsWithAGoodCertificateOnly(t *testing.T) {
 	one, two := newPair(t, 1, nextYear()), newPair(t, 2, nextYear())
 	mixed, missing := newFiles(t, pair{one.cert, two.key}), newFiles(t, one)

@@ -51,7 +51,7 @@ func (c *received) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// outcome is the attribute that says what became of what a span is of.
+// outcome is the attribute of a span that says how it ended.
 func outcome(s *otlp.Span) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() == "rshub.outcome" {
@@ -61,9 +61,8 @@ func outcome(s *otlp.Span) string {
 	return ""
 }
 
-// A notification is one trace at the collector, from the publish to a delivery
-// that another process makes after a restart; and nothing of a callback but its
-// host gets there.
+// The collector gets one trace of a notification, from the publish to a delivery that another process
+// makes after a restart. Of a callback it gets only the host.
 func TestTraceOutlivesTheProcess(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collectors")
 	got := &received{}
@@ -172,7 +171,7 @@ func (c *received) check(t *testing.T, id uuid.UUID) {
 	}
 }
 
-// Profiles are the operator's, and are there only if they are asked for: package
+// Only the operator gets profiles, and only with --pprof: package
 // net/http/pprof puts them into http.DefaultServeMux, which no listener serves.
 func TestProfilesDoNotLeak(t *testing.T) {
 	a := newApp(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/cluster"
 )
 
-// upgradePending reports whether an upgrade of the store's format is to be finished.
+// upgradePending reports whether an upgrade of the store's format is not finished yet.
 func (b *backend) upgradePending() bool { return b.upgrader != nil && b.upgrader.Pending() }
 
 // upgrades are what the operator's listener does about the format of the store; nil: nothing.
@@ -45,7 +45,7 @@ func (b *backend) upgrades() *admin.Upgrades {
 	}
 }
 
-// logUpgrade logs that an upgrade is to be finished.
+// logUpgrade logs that an upgrade has to be finished.
 func (a *App) logUpgrade() {
 	if a.backend.upgradePending() {
 		a.log.Warn("the hubs write the store so that the version before this one can read it; when you will not go back to it, run rshub upgrade finish",

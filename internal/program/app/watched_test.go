@@ -27,9 +27,9 @@ func put(t *testing.T, name, content string) {
 	}
 }
 
-// What is in force follows its files within a few seconds, without being asked: the
-// publishers, the secrets that they name, also those that are named for the first
-// time, and the operator's token. What is no good is said once and changes nothing.
+// A few seconds after files change, the hub uses their new content by itself: the publishers, the
+// secrets that they name, even for the first time, and the operator's token. A mistake is logged once
+// and changes nothing.
 func TestFilesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -102,8 +102,8 @@ func TestFilesAreWatched(t *testing.T) {
 	})
 }
 
-// Reload reads everything at once, says of each what came of it, and the listener
-// asks for the new token from then on.
+// Reload reads everything at once and returns the result of each part. From then on the listener needs
+// the new token.
 func TestReloadOfAll(t *testing.T) {
 	dir := t.TempDir()
 	f := newFiles(t, newPair(t, 1, nextYear()))
