@@ -116,7 +116,7 @@ func TestDamagedRecordIsLeftOut(t *testing.T) {
 }
 
 // An error of the system about the database's file says nothing about what is in it,
-// so nobody is to put a backup in its place.
+// so nobody needs to restore a backup.
 func TestUnopenedDatabaseIsNoDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), databaseName)
 	if err := os.Symlink(path, path); err != nil {
@@ -285,7 +285,7 @@ func TestMissingFolderIsNoDamage(t *testing.T) {
 	}
 }
 
-// The bodies of another store whose disk is mounted in the place of this one's stay.
+// If the disk of another store is mounted in the place of this one's, the bodies on it stay.
 func TestOtherFolderIsLeftAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{MinFree: -1})
@@ -321,7 +321,7 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 	storetest.RunLeftOut(t, s, told, damage, func() { s.folder.unreadableTopic = nil })
 }
 
-// A page of the database that makes no sense fails who reads it, and nobody else.
+// A damaged page of the database fails only the calls that read it.
 func TestDamagedPageIsAnError(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	e := add(t, s, topic, 10)

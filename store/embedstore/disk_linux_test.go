@@ -26,9 +26,8 @@ import (
 // tmpfsEnv says that the test runs where it may mount.
 const tmpfsEnv = "RSHUB_TEST_TMPFS"
 
-// inNamespace runs the calling test again in a mount namespace of its own, and
-// in a user namespace where it takes one to be root. It fails where neither can
-// be had.
+// inNamespace runs the calling test again in a new mount namespace. Without the rights of root it also
+// makes a user namespace. If neither works, the test fails.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -65,7 +64,7 @@ func small(t *testing.T, mib int) string {
 	return dir
 }
 
-// fillUp takes all but some KiB of a file system with a file, which it names.
+// fillUp fills a file system, except for some KiB, with a file, and returns the name of that.
 func fillUp(t *testing.T, dir string, leave int64) string {
 	t.Helper()
 	var st syscall.Statfs_t
@@ -255,7 +254,7 @@ func sound(t *testing.T, s *Store, acked map[string]uint64) {
 }
 
 // The high water: what is new is refused, a renewal like any other request. The
-// rest goes on, since trims make the room and cursors keep duplicates few.
+// rest still works, because trims make room and cursors keep duplicates few.
 func TestHighWater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{MinFree: -1})

@@ -14,7 +14,7 @@ func feedID(n int) (id uuid.UUID) {
 	return id
 }
 
-// What changed after a value is told, once, and nothing else is.
+// A feed returns what changed after a value, once, and nothing else.
 func TestFeedAgreesWithAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f feed

@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// What an Update reads and changes is its caller's again when it has returned,
+// When an Update has returned, its caller may use again what it reads and changes,
 // even where the caller's time was up while others of the same transaction ran.
 func TestNothingIsCalledAfterUpdateReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

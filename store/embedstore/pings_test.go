@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// At the high water no ping is taken, as what it leads to could not be; what came
+// At the high water no ping is accepted, because its notification could not be stored. What came
 // of those before it is stored still.
 func TestPingAtTheHighWater_HUB60(t *testing.T) {
 	const pinged, other = "https://source.example/a/", "https://source.example/b/"

@@ -112,7 +112,7 @@ func prefixOf(partition int) []byte {
 }
 
 // afterKey is the key to seek for the ids of a partition after a given one,
-// which may be stored itself; the nil id stands before all.
+// which may be stored itself; the nil id is before all others.
 func afterKey(partition int, after uuid.UUID) []byte {
 	k := append(prefixOf(partition), after[:]...)
 	if after == uuid.Nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // The names of the buckets are part of the schema. A store that has other names counts
-// as damaged, so whoever changes one also has to raise schema, and this list with it.
+// as damaged. If you change one, raise schema, and change this list, too.
 func TestStoredNames(t *testing.T) {
 	want := []string{"meta", "heads", "entries", "ids", "intervals", "marks", "notes", "shelf", "subscriptions", "cursors", "requests", "attempts"}
 	var got []string

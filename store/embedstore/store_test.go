@@ -230,7 +230,7 @@ func TestDamagedBodyIsAnError(t *testing.T) {
 	if !errors.Is(readErr, journal.ErrDamaged) || !errors.Is(bodyErr, journal.ErrDamaged) {
 		t.Errorf("Read: %v, Body: %v", readErr, bodyErr)
 	}
-	// Nor is one that is missing taken for one that was trimmed.
+	// An entry that is missing does not look like one that was trimmed.
 	if err := os.Remove(s.topics.bodies.path(e.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// The panic of a change is its caller's, and nobody else's.
+// A panic of a change reaches its caller, and nobody else.
 func TestPanicOfAChange(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	var group sync.WaitGroup

@@ -81,7 +81,7 @@ func trim(tx *boltfile.Tx, key []byte, topic string, cut journal.Cut) (h headRec
 	return o.head, o.files, o.more, writeHead(tx, key, o.head)
 }
 
-// add adds the next entry if it is to be deleted, and returns whether to go on with the one after it.
+// add adds the next entry if it has to be deleted, and reports whether to continue with the one after it.
 // An entry that cannot be read is as old as its position.
 func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more bool, err error) {
 	h := &o.head

@@ -68,8 +68,8 @@ func TestUnsureIsTold(t *testing.T) {
 	}
 }
 
-// Invariant 1: what shows after a failed fsync is not read, as whoever publishes
-// it again would be told that it is stored.
+// Invariant 1: an entry that shows after a failed fsync is not read. Otherwise the hub would answer a
+// repeated publish that it is stored.
 func TestUnsyncedIsNotRead_Invariant1(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
 	add(t, s, topic, 10)

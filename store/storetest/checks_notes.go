@@ -30,7 +30,7 @@ func wantNotes(k *kit, last, first int) {
 	k.same("the notes", got, want)
 }
 
-// What journal.Notebook promises.
+// These check what journal.Notebook promises.
 var noteChecks = []Check{
 	{"NotesAreKeptTheLatestFirst", func(k *kit) {
 		wantNotes(k, 0, 1)

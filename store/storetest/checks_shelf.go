@@ -11,7 +11,7 @@ func onShelf(k *kit, name string) string {
 	return string(call(k.h.Kept(k.Context(), name)).must(k, "Kept"))
 }
 
-// What journal.Shelf promises.
+// These check what journal.Shelf promises.
 var shelfChecks = []Check{
 	{"TheFirstValueIsKept", func(k *kit) {
 		k.same("before", onShelf(k, "a"), "")

@@ -24,7 +24,7 @@ func reading(change func(m *mutant, topic string, after journal.Anchor, d *journ
 	}
 }
 
-// damageMutants are defects of how damage is told and passed.
+// damageMutants are defects of how damage is reported and passed over.
 var damageMutants = map[string]func(m *mutant){
 	"damage is an error like others": reading(func(_ *mutant, _ string, _ journal.Anchor, _ *journal.DamagedError) ([]journal.Entry, error) {
 		return nil, errors.New("cannot be read")
