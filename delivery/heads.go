@@ -104,8 +104,8 @@ func (h *heads) next() *topic {
 	return nil
 }
 
-// read passes on the result of reading a head. It reports whether that failed but not the time
-// before, or the other way round.
+// read passes on the result of reading a head: scheduler.setHead makes the topic's lanes ready. It
+// reports whether reading failed but not the time before, or the other way round.
 func (h *heads) read(t *topic, head journal.Head, err error) (changed bool) {
 	hasLanes, last := false, packAnchor(head.Last)
 	h.sched.do(func(s *scheduler) {

@@ -21,7 +21,7 @@ type sender struct {
 	answers  *keptAnswers
 }
 
-// delivery is one on its way through the stages.
+// delivery is one delivery on its way through the stages. Each stage fills in its part.
 type delivery struct {
 	job
 	body *body                // from find on
