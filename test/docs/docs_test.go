@@ -160,7 +160,7 @@ func readDoc(t *testing.T, name string) string {
 	return string(text)
 }
 
-// docs/conformance.md names every rule once, in a row of its own or in
+// docs/conformance.md names every rule once, in a separate row or in
 // docs/departures.md, and tests that exist.
 func TestConformance(t *testing.T) {
 	atRoot(t)
@@ -234,7 +234,7 @@ var (
 	number    = regexp.MustCompile(`\d+`)
 )
 
-// guards reads which tests stand behind each invariant of docs/architecture.md,
+// guards reads which tests guard each invariant of docs/architecture.md,
 // in the section about them.
 func guards(text string) (map[string][]string, error) {
 	_, section, ok := strings.Cut(text, "\n## What must never break\n")
@@ -267,7 +267,7 @@ func names(comment, n string) bool {
 	return false
 }
 
-// Behind each invariant of docs/architecture.md stands a test that is there, and
+// Each invariant of docs/architecture.md has a test that exists, and
 // that says in its comment that it guards it.
 func TestInvariants(t *testing.T) {
 	atRoot(t)
@@ -279,7 +279,7 @@ func TestInvariants(t *testing.T) {
 	for i := range invariants {
 		n := strconv.Itoa(i + 1)
 		if len(found[n]) == 0 {
-			t.Errorf("no test stands behind invariant %s", n)
+			t.Errorf("no test guards invariant %s", n)
 		}
 		for _, test := range found[n] {
 			comment, ok, err := all.find(test)

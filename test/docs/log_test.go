@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// Every line of the log says by its key "event" what it is, in a word that stands
-// in one place of the sources and so means one thing; docs/operations.md lists
-// them.
+// Every line of the log names its event under the key "event". Each name is in one place of the sources,
+// so it means one thing. docs/operations.md lists them.
 func TestEveryLogLineNamesItsEvent(t *testing.T) {
 	atRoot(t)
 	var l lines
@@ -91,7 +90,7 @@ var (
 	eventName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 )
 
-// file judges the calls in a file.
+// file checks the calls in a file.
 func (l *lines) file(fset *token.FileSet, f *ast.File) {
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -109,7 +108,7 @@ func (l *lines) file(fset *token.FileSet, f *ast.File) {
 	}
 }
 
-// line judges one call. The fields of a line that was only checked follow in the
+// line checks one call. The fields of a line that was only checked follow in the
 // same function.
 func (l *lines) line(fset *token.FileSet, call *ast.CallExpr, in *ast.FuncDecl) {
 	var where ast.Node = call
@@ -140,8 +139,8 @@ func (l *lines) line(fset *token.FileSet, call *ast.CallExpr, in *ast.FuncDecl) 
 	}
 }
 
-// slogLine judges a call of a slog.Logger, as the publisher's and the subscriber's
-// packages have: the fields are arguments, and one event may stand in several lines.
+// slogLine checks a call of a slog.Logger, which the packages of publisher and subscriber use: the
+// fields are arguments, and several lines may have one event.
 func (l *lines) slogLine(fset *token.FileSet, call *ast.CallExpr) bool {
 	for i, arg := range call.Args[:max(0, len(call.Args)-1)] {
 		if key, ok := arg.(*ast.BasicLit); !ok || key.Value != `"event"` {
@@ -159,7 +158,7 @@ func (l *lines) slogLine(fset *token.FileSet, call *ast.CallExpr) bool {
 	return false
 }
 
-// constants takes down the events that have a constant.
+// constants records the events that have a constant.
 func (l *lines) constants(fset *token.FileSet, d *ast.GenDecl) {
 	for _, s := range d.Specs {
 		v, ok := s.(*ast.ValueSpec)
@@ -173,7 +172,7 @@ func (l *lines) constants(fset *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// name takes down where an event is named.
+// name records where an event is named.
 func (l *lines) name(fset *token.FileSet, at ast.Node, name string) {
 	if l.places == nil {
 		l.places = make(map[string]string)
@@ -200,7 +199,7 @@ func isWrite(call *ast.CallExpr) bool {
 		return false
 	}
 	x := method.X
-	if named, ok := x.(*ast.CallExpr); ok { // of a logger with a name or fields of its own
+	if named, ok := x.(*ast.CallExpr); ok { // of a logger with a name or with fields
 		if sel, ok := named.Fun.(*ast.SelectorExpr); ok && (sel.Sel.Name == "Named" || sel.Sel.Name == "With") {
 			x = sel.X
 		}

@@ -89,8 +89,8 @@ func events(t *testing.T) map[string]*logged {
 	return found
 }
 
-// ofHub tells whether a package is part of a hub, and not of the Source or the
-// Destination, which log events of their own.
+// ofHub reports whether a package is part of a hub, and not of the Source or the Destination, which log
+// other events.
 func ofHub(pkg string) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(pkg, "cmd/"), "/")
 	return !slices.Contains([]string{"publisher", "subscriber", "rspub", "rssub"}, name)
@@ -109,7 +109,7 @@ func eventOf(arg ast.Expr, named map[string]string) string {
 	return constant(call.Args[1], named)
 }
 
-// constant is the string that an expression is, if that can be told.
+// constant returns the string that an expression is, if the sources show it.
 func constant(x ast.Expr, named map[string]string) string {
 	switch x := x.(type) {
 	case *ast.BasicLit:
@@ -147,7 +147,7 @@ func eventRows(t *testing.T) (rows [][]string) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		l := found[name]
 		if len(l.levels) == 0 {
-			t.Errorf("at which level the event %s is logged can't be told from the sources; say it in levelsOf", name)
+			t.Errorf("at which level the event %s is logged is not clear from the sources; add it to levelsOf", name)
 		}
 		rows = append(rows, []string{code(name), strings.Join(l.levels, ", "), code(strings.Join(l.from, ", "))})
 	}

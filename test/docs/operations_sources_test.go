@@ -72,10 +72,10 @@ func withHub(t *testing.T, do func(addr string, get func(path string) string)) {
 
 func code(s string) string { return "`" + s + "`" }
 
-// cell is a text as it can stand in a table.
+// cell is a text in the form for a cell of a table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-// settingRows are the settings as `rshub serve --help` tells them.
+// settingRows are the settings as `rshub serve --help` describes them.
 func settingRows(t *testing.T) (rows [][]string) {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)

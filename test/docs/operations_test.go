@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/operations.md anew, but what is written by hand in them")
 
-// operationsDoc is for whoever runs a hub.
+// operationsDoc is for people who run a hub.
 const operationsDoc = "docs/operations.md"
 
 // sheet is a table of docs/operations.md that is made from the sources. The last
@@ -45,12 +45,12 @@ func sheets(t *testing.T) []sheet {
 	}
 }
 
-// markers returns the lines between which the table stands.
+// markers returns the lines around the table.
 func (s *sheet) markers() (begin, end string) {
 	return fmt.Sprintf("<!-- table: %s -->\n", s.name), "<!-- end of the table -->\n"
 }
 
-// find returns the table as it stands in the document.
+// find returns the table that is in the document.
 func (s *sheet) find(doc string) (before, table, after string, err error) {
 	begin, end := s.markers()
 	before, rest, ok := strings.Cut(doc, begin)

@@ -83,7 +83,7 @@ func TestSettingsKeepTheContract(t *testing.T) {
 	}
 	for _, o := range plain {
 		if o.Name == "config" {
-			continue // the table is of what stands in that file
+			continue // the table lists what is in that file
 		}
 		row, secret := "", strings.TrimSuffix(o.Name, "-file") // secrets may be in files
 		for line := range strings.Lines(section) {
@@ -93,7 +93,7 @@ func TestSettingsKeepTheContract(t *testing.T) {
 		}
 		named := row != "" || strings.Contains(later, "`--"+o.Name+"`") || strings.Contains(later, "`--"+o.Name+" ")
 		if _, beyond := beyondContract[o.Name]; beyond && named {
-			t.Errorf("the contract names --%s by now: take it out of beyondContract", o.Name)
+			t.Errorf("the contract names --%s by now: remove it from beyondContract", o.Name)
 		} else if beyond || named && row == "" {
 			continue
 		}

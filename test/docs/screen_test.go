@@ -29,7 +29,7 @@ func TestStreamsAreNamedInMainAlone(t *testing.T) {
 					}
 				case of.Name == "fmt" && slices.Contains([]string{"Print", "Printf", "Println"}, s.Sel.Name),
 					of.Name == "zap" && slices.Contains([]string{"NewDevelopment", "NewProduction"}, s.Sel.Name):
-					t.Errorf("%s: %s.%s writes to the process's own streams; take those of the command", pkg, of.Name, s.Sel.Name)
+					t.Errorf("%s: %s.%s writes to the streams of the process; use those of the command", pkg, of.Name, s.Sel.Name)
 				}
 				return true
 			})

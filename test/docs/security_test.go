@@ -92,8 +92,8 @@ func unknownNames(text, operations string, others ...string) []string {
 	return unknown
 }
 
-// Behind each promise of docs/security.md stands a test that is there, and what it
-// tells an operator to set or to watch exists.
+// Each promise of docs/security.md has a test that exists, and every setting and metric that it names
+// for an operator exists.
 func TestSecurity(t *testing.T) {
 	atRoot(t)
 	text := readDoc(t, "docs/security.md")

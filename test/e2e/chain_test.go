@@ -102,8 +102,7 @@ func (c *chain) onCopy(what, dir string) []string {
 	return []string{command("rssub"), what, c.source, "--dir", dir, "--map", c.source + "data/=.", local, "--max-delete", "1000000"}
 }
 
-// run carries changes through the chain while its processes are killed, and judges
-// what came of it.
+// run sends changes through the chain while its processes are killed, and checks the result.
 func (c *chain) run() {
 	t := c.t
 	changes := newChanger(c.folder, t.TempDir(), c.rnd(1))
@@ -247,7 +246,7 @@ func (c *chain) awaitCopies(what string, limit time.Duration) {
 	}
 }
 
-// summary tells what the Destinations received and missed.
+// summary says what the Destinations received and missed.
 func (c *chain) summary() {
 	c.t.Helper()
 	for i, dir := range c.copies {
@@ -256,11 +255,11 @@ func (c *chain) summary() {
 	}
 }
 
-// judge asks the commands what they say of the Source and the copies.
+// judge checks the Source and the copies with the commands.
 func (c *chain) judge() {
 	t := c.t
-	// Of what came and went before anybody could copy it the deletion may be yet to be
-	// published: deletions come last of what a scan found.
+	// A file may have come and gone before anything could copy it. Its deletion may not be published
+	// yet, because a scan publishes deletions last.
 	eventually(t, time.Minute, func() error {
 		if code, out := run(t, command("rspub"), "check", local, c.source); code != 0 {
 			return fmt.Errorf("rspub check ended with %d:\n%s", code, out)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A large body whose file is gone is passed over with a gap after --give-up, and what
-// follows it is delivered. A folder that is gone is no damage: the body waits for it.
+// If the file of a large body is missing, the entry is passed over with a gap after --give-up, and the
+// next ones are delivered. If the whole folder is missing, that is no damage: deliveries wait for it.
 func TestBodyIsGone(t *testing.T) {
 	const giveUp = time.Second
 	subscriber := newReceiver(t, 1)
@@ -20,7 +20,7 @@ func TestBodyIsGone(t *testing.T) {
 	src := newSource("http://" + h.addr + "/topic")
 	h.subscribe(src.topic, subscriber.url(0, "/cb")).want(t, http.StatusAccepted)
 	h.active(1)
-	// Nobody has taken it when the hub ends, so that the next one reads it again.
+	// No callback has accepted it when the hub ends, so the next hub reads it again.
 	fails := func() {
 		subscriber.onPost(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	}

@@ -3,8 +3,7 @@
 // nothing of the hub; what it knows is the contract.
 //
 // A history checker (history_test.go) records every notification that was
-// answered 200 and every delivery, and holds them against the promises of the
-// design. The nemesis (nemesis_test.go) torments hubs on real Redis servers at
-// random, from a seed that it prints, and has a judge of its own
-// (nemesis_judge_test.go); `make nemesis` lets it rage for long.
+// answered 200 and every delivery, and checks that they fulfil the promises of the design. The nemesis
+// (nemesis_test.go) causes random faults in hubs and their Redis servers, from a seed that it prints.
+// nemesis_judge_test.go then checks what happened. `make nemesis` runs it for a long time.
 package e2e

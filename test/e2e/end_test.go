@@ -16,8 +16,8 @@ import (
 
 const (
 	endDrain = time.Second
-	// endLimit is what the end may take here: the promise is endDrain and 2 s, on a
-	// machine that has nothing else to do.
+	// endLimit is how long the end may take here. The promise is endDrain and 2 s on an idle
+	// machine.
 	endLimit = endDrain + 7*time.Second
 )
 
@@ -57,9 +57,8 @@ func busyHub(t *testing.T, args ...string) (h *hub, r *receiver, answer func()) 
 	return h, r, answer
 }
 
-// However Redis is away when the hub is asked to end: it ends in time and with 0, and
-// says what is true of its shards and of what it could not store. That is delivered
-// again.
+// In whatever way Redis fails when the hub is asked to end, the hub ends in time and with 0. Its log
+// says truly which shards it handed back and what it could not store. The latter is delivered again.
 func TestEndWithoutRedis(t *testing.T) {
 	for name, fault := range map[string]func(testing.TB, *redistest.Server, *proxy){
 		"frozen":     func(t testing.TB, s *redistest.Server, _ *proxy) { s.Freeze(t) },
@@ -107,7 +106,7 @@ func logged(h *hub, texts ...string) error {
 	return nil
 }
 
-// A callback that never answers holds up the end no longer than --drain.
+// A callback that never answers delays the end by --drain at most.
 func TestEndWhileCallbacksHang(t *testing.T) {
 	t.Parallel()
 	h, _, _ := busyHub(t)

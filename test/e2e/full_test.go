@@ -17,17 +17,17 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// overfill has a server hold more than its maxmemory, as another tenant or a
-// lowered limit does; with 0 there is no limit any more.
+// overfill makes a server use more than its maxmemory, as another tenant or a lowered limit does. With
+// 0 there is no limit any more.
 func overfill(t *testing.T, s *redistest.Server, limit int) {
 	t.Helper()
 	s.Do(t, "CONFIG", "SET", "maxmemory", strconv.Itoa(limit))
 }
 
-// A hub whose Redis is over its maxmemory delivers what it has: past a 410 and a
-// notification that is passed over, and past a kill -9 and a start. What was asked
-// for before is verified and begins. Nothing new is accepted, and a request gets the
-// same answer whether the subscription exists or not (HUB-18).
+// While Redis is over its maxmemory, a hub delivers what it has. A 410, a notification that is passed
+// over, and a kill -9 with a new start do not stop it. Earlier requests are verified, and their
+// subscriptions begin. Nothing new is accepted, and a request gets the same answer whether the
+// subscription exists or not (HUB-18).
 func TestRedisOverItsMaxmemory(t *testing.T) {
 	t.Parallel()
 	const callbacks, notifications = 60, 4
@@ -161,8 +161,8 @@ func asked(r *receiver, path string) error {
 	return fmt.Errorf("%s was not asked", path)
 }
 
-// However many anonymous requests come while Redis is over its maxmemory, they take
-// none of it. The run of make nemesis sends 100,000.
+// However many anonymous requests arrive while Redis is over its maxmemory, they use no memory of
+// it. The run of make nemesis sends 100,000.
 func TestNemesisOfStrangersOnAFullRedis(t *testing.T) {
 	t.Parallel()
 	requests := 2000

@@ -14,9 +14,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// A hub grows from its folder to Redis, and goes back: its topics go on where they
-// stood, its subscriptions with their secrets and cursors, and what one had not got
-// is a gap of it.
+// A hub moves from its folder to Redis, and back. Its topics and subscriptions continue where they
+// were, with secrets and cursors. What a subscription had not got becomes a gap of it.
 func TestFromTheFolderToRedisAndBack(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t)

@@ -19,8 +19,7 @@ import (
 	"unicode/utf16"
 )
 
-// soon is how long a hub may take to refuse something that came at once, on a
-// machine that has much else to do.
+// soon is how long a hub on a busy machine may take to refuse a request that arrived at once.
 const soon = 30 * time.Second
 
 // reply is what came back of bytes that were sent.
@@ -30,11 +29,11 @@ type reply struct {
 	all    string
 }
 
-// exchange sends bytes as they are and reads the answer, and what follows it; what
-// can't be sent any more is left. After a request that is cut no more is going to
-// come; else the connection stays, so that a request which hides in another is
-// carried out if ever it is taken for one. An answer that was lost since the
-// connection was closed before it was read is asked for again.
+// exchange sends bytes as they are, and reads the answer and what follows it. It stops sending when the
+// hub accepts no more bytes. After a request that is cut off, it closes its side. Otherwise the
+// connection stays open, so that a request which is hidden in another one would be carried out if the
+// hub mistook it for a request. If the connection was closed before the answer could be read, exchange
+// sends the bytes again.
 func exchange(addr, request string, cut bool) (r reply, err error) {
 	for range 5 {
 		if r, err = exchangeOnce(addr, request, cut); r.status != 0 || !errors.Is(err, syscall.ECONNRESET) {
@@ -165,8 +164,8 @@ func (h *hostile) nothingStored() {
 	h.accepted(h.topic, newSource(h.topic).next(0))
 }
 
-// Documents that are made to hurt are refused as the contract says, soon, in
-// bounded memory, and leave nothing behind.
+// Documents that are written to do harm are refused as documented, soon and in bounded memory. They
+// leave nothing behind.
 func TestHostileDocuments(t *testing.T) {
 	h := newHostile(t)
 	const mega = 1 << 20
@@ -237,8 +236,8 @@ func numbered(format string, n int) string {
 	return b.String()
 }
 
-// Requests that are not what they say are refused, and nothing that they hide is
-// carried out.
+// Requests that contradict themselves are refused, and no request that is hidden in them is carried
+// out.
 func TestHostileRequests(t *testing.T) {
 	h := newHostile(t, "--max-body=1MiB", "--publish-auth=open,token")
 	good := urlset(interval, entries(1, ""))
@@ -328,9 +327,8 @@ func from(local, addr string) (net.Conn, error) {
 	return d.DialContext(context.Background(), "tcp", addr)
 }
 
-// A thousand connections that send slowly or nothing hold nobody up and are gone
-// after their time: neither those that come from elsewhere, nor, as long as they
-// have no request, those that come from where honest publishers are.
+// A thousand connections that send slowly or nothing delay no honest publisher, and are closed after
+// their time. Connections without a request may even come from the address of an honest publisher.
 func TestThousandSlowPublishers(t *testing.T) {
 	for name, tc := range map[string]struct{ addresses, kinds int }{"from elsewhere": {5, 4}, "from the same address": {1, 2}} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 var subsFlag = flag.Int("subs", 10_000, "how many subscriptions several hubs share in their test")
 
-// rshub runs a command of the binary and returns what it told on stderr.
+// rshub runs a command of the binary and returns what it wrote to stderr.
 func rshub(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -77,7 +77,7 @@ func (w *world) writeSubscriptions(n int) string {
 	return name
 }
 
-// owners tells which hub owns each shard, by what a hub says.
+// owners returns which hub owns each shard, as a hub reports it.
 func (w *world) owners(h *hub) (of [256]string, err error) {
 	w.t.Helper()
 	var info clusterInfo
@@ -126,7 +126,7 @@ func (w *world) shared() (of [256]string) {
 	return of
 }
 
-// arrivedAt tells when each callee got an interval first.
+// arrivedAt returns when each callee first got an interval.
 func (w *world) arrivedAt(n int) map[int]time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +158,8 @@ func (w *world) awaitArrival(n int) {
 	})
 }
 
-// Hubs on one Redis share its subscriptions evenly; one that is killed has its
-// share delivered by the other; a third one takes a third.
+// Hubs on one Redis share its subscriptions evenly. When one is killed, the other delivers for all. A
+// third hub gets a third of them.
 func TestHubsShareSubscriptions(t *testing.T) {
 	const lease = 3 * time.Second
 	redis := redistest.Standalone(t, redistest.Config("appendfsync", "everysec"))
@@ -261,7 +261,7 @@ func must(t *testing.T, err error) {
 }
 
 // While Redis is away, frozen or dead, publishes are answered 503 with Retry-After
-// in under two seconds; what was accepted is delivered, and all goes on by itself.
+// in under two seconds. What was accepted is delivered, and the hubs recover by themselves.
 func TestRedisAway(t *testing.T) {
 	redis := redistest.Standalone(t)
 	m := &nemesis{world: newWorld(t, nemesisLease)}
@@ -330,13 +330,13 @@ func TestFrozenHub(t *testing.T) {
 	m.converge()
 }
 
-// A Redis that lost its tail: the gap is recorded with the topic, the Source is
-// told to send again what was lost, and that is delivered under its new ids.
+// When Redis lost a tail, the topic has the gap, the Source is asked to send again what was lost, and
+// that is delivered under its new ids.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	const before, tail = 5, 7
 	redis := redistest.Standalone(t)
-	// No shard changes hands: who takes one over does not know where the loss begins.
+	// No shard moves: a hub that takes one over does not know where the loss begins.
 	m := &nemesis{world: newWorld(t, 30*time.Second)}
 	m.addRedisHubs(2, redis.URL())
 	m.awaitReady()
@@ -366,9 +366,8 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// A Redis that is emptied while hubs work on it is told loudly: by the log, by
-// readiness, and by 503 to publishers, until the hubs are restarted; and a hub
-// that has its store pinned refuses the empty one.
+// When Redis is emptied while hubs work on it, the log and readiness report it, and publishers get
+// 503, until the hubs are restarted. A hub with --install-id refuses the empty store.
 func TestRedisEmptied(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t)

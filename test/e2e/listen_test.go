@@ -17,10 +17,9 @@ import (
 	"github.com/rshub/rshub/test/ports"
 )
 
-// A Source pushes through a hub, and a proxy that drops, doubles, delays and
-// reorders, to rssub listen, which is killed 50 times: what it prints has every
-// change of the Source's Change List, in order, and none twice but for the line whose
-// commit was cut off.
+// A Source pushes through a hub, and a proxy that drops, doubles, delays and reorders, to rssub listen,
+// which is killed 50 times. It prints every change of the Source's Change List, in order. Only a line
+// whose commit a kill interrupted may be printed twice.
 func TestListenMissesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 8))
 	if *seedFlag != 0 {
@@ -37,7 +36,7 @@ func TestListenMissesNothing(t *testing.T) {
 	l.args = append(l.args, "--callback-url", m.URL+"/cb")
 	l.start()
 	h.active(1)
-	// What is heard begins with the first notification that arrives, so that one does.
+	// The output begins with the first notification that arrives, so wait for one.
 	m.quiet.Store(true)
 	must(t, os.WriteFile(filepath.Join(folder, "the first one"), []byte("x"), 0o600))
 	eventually(t, time.Minute, func() error {

@@ -11,9 +11,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// Invariants 5 and 10: what Redis lost is noticed, though no cursor stands on it: where
-// the head of the topic is in the lost tail, where its whole partition came back empty,
-// and where nobody publishes after that.
+// Invariants 5 and 10: hubs notice what Redis lost even if no cursor points to it: if the lost tail has
+// the head of the topic, if the whole partition came back empty, and if nobody publishes after that.
 func TestLostHead_Invariant10(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t)

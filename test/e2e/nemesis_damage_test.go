@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// damageFault takes an entry out of the middle of a topic's journal, behind the hubs'
-// back, while all callbacks still wait for it. It is passed over after nemesisGiveUp,
+// damageFault deletes an entry from the middle of a topic's journal while all callbacks still wait for
+// it. The hubs do not know. It is passed over after nemesisGiveUp,
 // with a gap. The newest entry stays: without that one the tail is lost.
 func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string) fault {
 	return fault{name: "entry damaged", begin: func() func() {
@@ -27,8 +27,8 @@ func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string)
 	}}
 }
 
-// damage takes one of the newest entries of a topic away, and returns which interval
-// it has. False: there is none, or no server that is a master now has it.
+// damage deletes one of the newest entries of a topic, and returns which interval it
+// has. False: there is none, or no server that is a master now has it.
 func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic int) (n int, ok bool) {
 	const newest = 10
 	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(m.c.topics[topic].url))

@@ -10,9 +10,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// emptiedFault takes a whole partition of the journal away, as a master does that
-// comes back without its data. Its topic goes on from where no subscription misses
-// anything. Half of the time all subscriptions lag.
+// emptiedFault deletes a whole partition of the journal, as if a master came back without its data. The
+// topic continues so that no subscription misses anything. Half of the time all subscriptions lag.
 func (m *nemesis) emptiedFault(servers func() []*redistest.Server, prefix string) fault {
 	return fault{name: "partition emptied", loses: true, tail: true, begin: func() func() {
 		if m.rnd.IntN(2) == 0 {
@@ -25,7 +24,7 @@ func (m *nemesis) emptiedFault(servers func() []*redistest.Server, prefix string
 	}}
 }
 
-// empty takes the keys of the partition of a topic away. There is one topic in it.
+// empty deletes the keys of the partition of a topic. There is one topic in it.
 func (m *nemesis) empty(servers []*redistest.Server, prefix string, topic int) {
 	m.t.Helper()
 	keys := fmt.Sprintf("%s:{p:%d}:*", prefix, shardOf(uuid.NewSHA1(uuid.NameSpaceURL, []byte(m.c.topics[topic].url))))

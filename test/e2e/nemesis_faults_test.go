@@ -18,9 +18,8 @@ import (
 type fault struct {
 	name  string
 	begin func() (heal func())
-	// loses says that acknowledged writes may be lost: changes of subscriptions
-	// are not made meanwhile, as nobody sends those again. tail says that they
-	// are lost.
+	// loses says that acknowledged writes may be lost. The test changes no subscriptions during such
+	// a fault, because nobody would repeat these requests. tail says that writes are certainly lost.
 	loses, tail bool
 	// ofHub is a fault of a hub, which can come together with one of the store.
 	ofHub bool
@@ -77,9 +76,8 @@ func (m *nemesis) signal(h *hub, s syscall.Signal) {
 	h.down = s == syscall.SIGSTOP
 }
 
-// serverFaults are those of one Redis server, whichever has the role now. Where
-// others may take it for dead while it is frozen, settle waits until they are done:
-// then writes may be lost.
+// serverFaults are those of the Redis server that has the role now. If other servers may consider it
+// dead while it is frozen, settle waits until they have finished. Then writes may be lost.
 func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(testing.TB)) []fault {
 	return []fault{
 		{name: "Redis frozen", loses: settle != nil, begin: func() func() {

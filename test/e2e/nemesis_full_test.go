@@ -17,10 +17,9 @@ import (
 // while the store is full and a hub may have to take over from another.
 const flowWithin = time.Minute
 
-// fullFault is another tenant that fills every master, and a limit that is lowered
-// then, so that Redis holds more than its maxmemory. Deliveries of what piled up
-// before, ends, gaps and the reads of the API have to go on; publishes and requests
-// wait.
+// fullFault fills every master as another tenant would, and then lowers the limit, so that Redis has
+// more than its maxmemory. Deliveries of the backlog, ends, gaps and reads of the API have to
+// continue. Publishes and requests wait.
 func (m *nemesis) fullFault(servers func() []*redistest.Server) fault {
 	return fault{name: "Redis filled by another tenant", begin: func() func() {
 		m.hold()
@@ -89,8 +88,8 @@ func (m *nemesis) limit(s *redistest.Server, most int64) {
 }
 
 // flows waits until no subscription that stays lags any more, while nothing is
-// accepted. Where a lost tail has much delivered again that takes long: then it is
-// enough that they lag less and less.
+// accepted. If much is delivered again after a lost tail, that takes long. Then it is enough that they
+// lag less and less.
 func (m *nemesis) flows() {
 	m.t.Helper()
 	ctx := context.WithoutCancel(m.t.Context())

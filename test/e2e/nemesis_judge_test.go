@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// chronicle is what happened in a run of the nemesis, as seen from outside: what
-// Sources were told, what callbacks got, and what the hubs say in the end. Times
-// count from the start of the run.
+// chronicle is what happened in a run of the nemesis, as seen from outside: the answers that Sources
+// got, what callbacks got, and what the hubs report in the end. Times count from the start of the run.
 type chronicle struct {
 	topics  []*topicStory
 	callees []*callee
 	arrived []arrival
 
-	// grace is how long after an unsubscribe or an expiry took effect what is in
-	// flight may still arrive: the time that another hub takes to notice. After
-	// that each freeze of a hub lets one through that was in flight then.
+	// grace is how long deliveries in flight may still arrive after an unsubscribe or an expiry: the
+	// time that another hub needs to notice it. After that, each freeze of a hub may let one
+	// delivery through that was in flight then.
 	grace   time.Duration
 	freezes int
-	// lossy says that the store lost acknowledged writes: then of the accepted
-	// notifications only those that survived count, under whatever id.
+	// lossy says that the store lost acknowledged writes. Then only the accepted notifications that
+	// survived count, under any id.
 	lossy bool
 	// faults is how often hubs or the store were hit, and perFault how many
 	// duplicates each may bring; losses is how often a tail was lost.
@@ -33,11 +32,11 @@ type topicStory struct {
 	url       string
 	intervals []*posted
 	rewinds   int // how often the Source was told to send intervals again
-	// damaged are the intervals that were taken out of the journal: they may be
-	// missing there, and have to be in a gap where they have not arrived.
+	// damaged are the intervals that were deleted from the journal. They may be missing there. If
+	// they have not arrived, they have to be in a gap.
 	damaged map[int]bool
-	// emptied counts the intervals that were there when the store lost the whole
-	// topic: they need not be in the journal, but have to have arrived.
+	// emptied counts the intervals that existed when the store lost the whole topic. They need not
+	// be in the journal, but they must have arrived.
 	emptied int
 	journal []survivor // what the hubs list in the end, oldest first
 }
@@ -47,15 +46,15 @@ type posted struct {
 	sent     time.Duration // when it was posted first
 	accepted time.Duration // when it was answered 200 first; 0: never
 	ids      []string      // those it was answered with
-	// again is when it was posted and accepted under an id, where the store had
-	// lost it and it was sent again.
+	// again is when it was posted and accepted under each id, if the store had lost it and the
+	// Source sent it again.
 	again map[string]sending
 }
 
 type sending struct{ sent, accepted time.Duration }
 
-// surviving returns the story with its intervals as those that survived were
-// posted: one that the store lost was not there before it was sent again.
+// surviving returns the story with the times at which the intervals that survived were posted. One
+// that the store lost counts from when it was sent again.
 func (t *topicStory) surviving() *topicStory {
 	out := *t
 	out.intervals = slices.Clone(t.intervals)
@@ -78,7 +77,7 @@ type survivor struct {
 	id string
 }
 
-// callee is a subscription: a callback and when it wanted what.
+// callee is a callback that subscribes to a topic, with its sessions.
 type callee struct {
 	n        int // of all callees
 	path     string
@@ -93,8 +92,7 @@ type session struct {
 	asked    time.Duration // when the subscribe request was sent
 	accepted time.Duration // when its answer 202 was there
 	leaving  time.Duration // when the unsubscribe request was sent; 0: never
-	// over is when the unsubscribe was confirmed, or the lease had run out for
-	// certain; 0: never.
+	// over is when the unsubscribe was confirmed, or when the lease had certainly ended; 0: never.
 	over    time.Duration
 	expires bool // it ended by its lease
 }
@@ -113,8 +111,8 @@ type arrival struct {
 	at     time.Duration
 }
 
-// wants reports whether a session is entitled to an interval: accepted while it
-// was subscribed. Those around its ends may come or not.
+// wants reports whether a session has to get an interval, because it was accepted while the callee was
+// subscribed. Intervals around the ends of a session may arrive or not.
 func (s session) wants(i *posted) bool {
 	return !s.expires && i.accepted > 0 && i.sent >= s.accepted && (s.leaving == 0 || i.accepted <= s.leaving)
 }
@@ -153,8 +151,8 @@ func (c *chronicle) judge() (complaints []string) {
 	return complaints
 }
 
-// judgeTopic: what was accepted is in the journal, under its id unless the store
-// lost writes, and in order. What was lost the Source was told to send again.
+// judgeTopic checks that all that was accepted is in the journal, in order, and under its id unless
+// the store lost writes. The Source was asked to send again what was lost.
 func (c *chronicle) judgeTopic(t *topicStory, complain func(string, ...any)) {
 	ids, numbers := map[string]bool{}, map[int]bool{}
 	last := -1
@@ -186,9 +184,9 @@ func (c *chronicle) judgeTopic(t *topicStory, complain func(string, ...any)) {
 	}
 }
 
-// judgeCallee: every interval that was accepted while it was subscribed has
-// arrived, or is in a gap. A gap that a lost tail left in the topic counts as
-// none, as the Source sent those again. Of those that survived each id arrived.
+// judgeCallee checks that every interval that was accepted while the callee was subscribed has
+// arrived, or is in a gap. The gap of a lost tail does not count, because the Source sent those
+// intervals again. Of the intervals that survived, each id arrived.
 func (c *chronicle) judgeCallee(who *callee, got []arrival, complain func(string, ...any)) {
 	numbers, ids := map[int]bool{}, map[string]bool{}
 	for _, a := range got {
@@ -218,10 +216,10 @@ func (who *callee) lost(n int) bool {
 	return slices.ContainsFunc(who.gaps, func(g lostSpan) bool { return g.reason != "rolled_back" && n >= g.first && n <= g.last })
 }
 
-// judgeOrder: intervals arrive in their order the first time. That none is passed
-// over without a gap judgeCallee sees. What is not wanted, or in a gap, may be late:
-// a lost tail may take a cursor back behind it. What was sent again after a loss comes
-// in order, too; what the store had lost may arrive beside it, from the memory of a hub.
+// judgeOrder checks that the first deliveries of intervals are in order. (judgeCallee checks that none
+// is passed over without a gap.) An interval that is not wanted, or is in a gap, may be late, because
+// a lost tail may move a cursor back before it. Intervals that were sent again after a loss are in
+// order, too. A hub may still deliver from its memory what the store had lost.
 func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string, ...any)) {
 	survived := map[string]bool{}
 	for _, s := range c.topics[who.topic].journal {
@@ -251,7 +249,7 @@ func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string,
 	}
 }
 
-// judgeEnds: nothing arrives when no session is on, beyond what was in flight.
+// judgeEnds checks that nothing arrives outside of sessions, except deliveries that were in flight.
 func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, ...any)) {
 	late := 0
 	for _, a := range got {
@@ -270,9 +268,9 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 	}
 }
 
-// duplicates counts what arrived more often than once under one id. Where the store
-// lost acknowledged writes nothing counts: cursors are among them, and all that went
-// out since a lost one comes again, be it the tail of an hour or of a failover.
+// duplicates counts the intervals that arrived more than once under one id. If the store lost
+// acknowledged writes, none counts: cursors are among these writes, and all that was delivered since a
+// lost cursor arrives again.
 func (c *chronicle) duplicates(got []arrival) (n int) {
 	if c.lossy {
 		return 0

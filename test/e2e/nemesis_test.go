@@ -22,14 +22,14 @@ var (
 const (
 	nemesisLease = 2 * time.Second
 	nemesisDrain = 3 * time.Second
-	// nemesisGiveUp is when a hub passes over an entry that is damaged, and one that
-	// callbacks fail to take.
+	// nemesisGiveUp is when a hub passes over an entry that is damaged, or that a callback does
+	// not accept.
 	nemesisGiveUp = 10 * time.Second
 	// patience is how long a Source or a subscriber waits to be accepted, and how long
 	// the judge waits for another delivery. A full Redis alone takes two minutes of it.
 	patience = 5 * time.Minute
-	// What a fault may bring of duplicates: what was in flight, and two commit
-	// groups (invariant 7).
+	// How many duplicates a fault may cause: the deliveries in flight, and two commit groups
+	// (invariant 7).
 	nemesisInFlight = 512
 	commitGroup     = 1024
 )
@@ -195,7 +195,7 @@ func (m *nemesis) converge() {
 	m.t.Log(c.summary())
 }
 
-// summary tells how much happened.
+// summary says how much happened.
 func (c *chronicle) summary() string {
 	intervals, rewinds, duplicates := 0, 0, 0
 	for _, t := range c.topics {

@@ -47,8 +47,8 @@ type world struct {
 	slow    time.Duration       // that every callback takes
 	leave   chan struct{}       // closed when those that quit are to do so now
 	checks  map[string]int      // verifications that were confirmed, by path and mode
-	// changing is held for reading by who subscribes and unsubscribes, and for
-	// writing by faults that may lose such a change.
+	// changing is locked for reading while a callee subscribes or unsubscribes, and for writing
+	// during faults that may lose such a change.
 	changing sync.RWMutex
 }
 
@@ -89,9 +89,8 @@ func (w *world) learn(body []byte, topic, n int) {
 // unwanted is under which checks counts the verifications that were refused.
 const unwanted = "unwanted"
 
-// ServeHTTP is every callback: it confirms what it wants now, and says 200 to all
-// deliveries. A hub may take up a request that was sent to it long ago, while it
-// was frozen, and that was made again at another one since.
+// ServeHTTP is every callback: it confirms what it wants now, and answers all deliveries with 200. A
+// hub that was frozen may continue with a request of long ago that was since repeated at another hub.
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		mode := r.URL.Query().Get("hub.mode")
@@ -153,9 +152,9 @@ func (w *world) callback(c *callee) string {
 	return w.servers[c.n%len(w.servers)].URL + c.path
 }
 
-// ask posts a subscription request to whatever hub answers, and returns when that
-// was accepted and verified. Where another request of before is asked about, which a
-// hub that was frozen took up late, that has replaced this one, which is made again.
+// ask posts a subscription request to any hub that answers, and returns when it was accepted and
+// verified. If a hub that was frozen verifies an earlier request, that one has replaced this one, and
+// ask makes this one again.
 func (w *world) ask(ctx context.Context, c *callee, mode string, lease time.Duration) (s session, err error) {
 	form := url.Values{"hub.mode": {mode}, "hub.topic": {w.c.topics[c.topic].url}, "hub.callback": {w.callback(c)}, "hub.secret": {"s"}}
 	if lease > 0 {
@@ -199,8 +198,8 @@ func (w *world) post(ctx context.Context, form url.Values, deadline time.Time) e
 	}
 }
 
-// settled waits until a hub says that a verified request is done with. One for a short
-// lease may be over by then: a hub that is frozen keeps those waiting who ask it.
+// settled waits until a hub reports that a verified request is finished. A subscription with a short
+// lease may have ended by then, because a frozen hub does not answer.
 func (w *world) settled(ctx context.Context, c *callee, mode string, short bool, deadline time.Time) error {
 	for n := 0; ; n++ {
 		var sub struct {

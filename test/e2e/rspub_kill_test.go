@@ -102,7 +102,7 @@ const momentLimit = 10 * time.Second
 
 // SRC-08, SRC-09: rspub serve is killed at random moments, and its hub at times,
 // while files change. The journal of the hub has every change exactly once, in
-// intervals of which each begins where the one before it ends.
+// intervals that each begin where the one before ended.
 func TestRspubKilled_SRC08_SRC09(t *testing.T) {
 	t.Parallel()
 	b := newPushBed(t, 1)
@@ -139,9 +139,8 @@ func TestRspubKilled_SRC08_SRC09(t *testing.T) {
 	b.judge()
 }
 
-// A hub that is put back to an older copy of its folder lost its tail: it gets it
-// again, also when rspub is killed meanwhile, and its journal is as if nothing had
-// happened.
+// A hub that is restored from an older copy of its folder has lost its tail. It gets the tail again,
+// even if rspub is killed at the same time, and then its journal is as if nothing had happened.
 func TestRspubHubLosesTail_SRC09(t *testing.T) {
 	t.Parallel()
 	b := newPushBed(t, 1)
@@ -149,8 +148,8 @@ func TestRspubHubLosesTail_SRC09(t *testing.T) {
 	rnd, hub := b.rnd(3), b.hubs[0]
 	older := filepath.Join(t.TempDir(), "older")
 	lost := 0
-	// A hub that has nothing of a topic takes it from anywhere on, and can't say that
-	// it lost something.
+	// A hub that has nothing of a topic accepts it from any time on, and cannot know that it
+	// lost something.
 	eventually(t, time.Minute, func() error {
 		if b.intervals(hub) == 0 {
 			return errors.New("the hub has no interval yet")
@@ -198,8 +197,8 @@ func (b *pushBed) intervals(h *pushHub) int {
 	return len(all)
 }
 
-// While one hub is down, another gets all at once; what the first lacks is kept on
-// disk, outlives rspub, and arrives in order when the hub is back.
+// While one hub is down, another gets everything at once. What the first one lacks stays on disk, even
+// when rspub ends, and arrives in order when the hub is back.
 func TestRspubHubAway_SRC08(t *testing.T) {
 	t.Parallel()
 	b := newPushBed(t, 2)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// streamer reads a stream as a browser does: it comes again at its last id.
+// streamer reads a stream as a browser does: it reconnects with the last id.
 type streamer struct {
 	mu  sync.Mutex
 	ids []string // of notifications, each the first time that it came
@@ -82,8 +82,8 @@ func (s *streamer) take(event, data string) {
 	}
 }
 
-// A hub that is killed in the middle takes nothing from those who read its stream: each has every
-// accepted notification in order, from hub to hub.
+// Readers of streams miss nothing when a hub is killed: each has every accepted notification in order,
+// from one hub after another.
 func TestStreamOutlivesKills(t *testing.T) {
 	const notifications, readers, kills = 60, 10, 5
 	rnd := newRand(t)
