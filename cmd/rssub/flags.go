@@ -48,6 +48,7 @@ type copyFlags struct {
 	lease, checkEvery cli.Span
 	poll              cli.Span // 0: a hub is subscribed at
 	hold              cli.Span
+	auditEvery        cli.Span // 0: never
 	onChange          string   // a command; empty: none
 	changeLimit       cli.Span // of a run of it
 }
@@ -96,6 +97,7 @@ func (f *copyFlags) addSubscription(flags *pflag.FlagSet) {
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
 	flags.Var(&f.checkEvery, "check-every", "check the Change List for changes that were not pushed every `TIME`; off: never")
 	addHoldFor(flags, &f.hold)
+	flags.Var(cli.Positive(&f.auditEvery), "audit-every", "compare the copy with the Source every `TIME`, byte by byte, and repair it as rssub audit --repair does (default: never)")
 }
 
 // addActions adds those about what follows from a change.
@@ -169,7 +171,7 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, PreferMirrors: f.mirrors, PreferTypes: f.types, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
-		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll),
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll), AuditEvery: span(f.auditEvery),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	f.selection.set(&o)

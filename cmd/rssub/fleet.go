@@ -127,6 +127,7 @@ type sources struct {
 func (s *sources) set(members []destination.Member) error {
 	for i := range members {
 		name := members[i].Name
+		members[i].Options.Audited = func(r destination.AuditReport, err error) { s.metrics.audited(r, err) }
 		members[i].Options.Event = func(e destination.Event) {
 			s.metrics.event(e)
 			s.lines.update(name, e)

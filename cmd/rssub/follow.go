@@ -84,6 +84,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 				m.event(e)
 				print.update("", e)
 			}
+			o.Audited = m.audited
 			o.Hand = f.onChangeOf(cmd, o.Source, f.dir, o.Log)
 			c, err := f.open(o)
 			if err != nil {

@@ -30,6 +30,8 @@ type watched struct {
 
 var (
 	outcomes     = []string{destination.Copied, destination.Deleted, destination.Failed, destination.HeldBack}
+	auditResults = []string{"in_sync", "repaired", "wrong", "failed"}
+	findings     = []string{destination.Missing, destination.Differing, destination.Extra}
 	subscription = []string{"pending", "active", "expired", "denied", "ended"}
 	gapStates    = []string{subscriber.GapOpen, subscriber.GapRepaired, subscriber.GapBaseline}
 	refusals     = []string{"unasked", "unknown_callback", "ended", "invalid", "too_large", "unsigned", "wrong_signature", "weak_signature"}
@@ -43,6 +45,8 @@ type metrics struct {
 	resources figures.Counters[string]
 	bytes     prometheus.Counter
 	took      prometheus.Histogram
+	audits    figures.Counters[string]
+	wrong     figures.Counters[string]
 	now       state
 }
 
@@ -71,6 +75,8 @@ func newMetrics(server *cli.Server, minFree int64, more ...prometheus.Collector)
 	m.resources = figures.Family(set, "rssub_resources_total", "Results for resources of the copy; failed: it was unavailable, and is tried again; held: --max-delete keeps it.", "outcome", outcomes...)
 	m.bytes = set.Counter("rssub_copied_bytes_total", "Bytes of the resources that were copied.")
 	m.took = set.Histogram("rssub_copy_duration_seconds", "Time to copy one resource.", .01, .05, .2, 1, 5, 30, 120, 600)
+	m.audits = figures.Family(set, "rssub_audits_total", "Audits of --audit-every by result; wrong: the copy is not in sync after the repair, failed: it could not be compared.", "result", auditResults...)
+	m.wrong = figures.Family(set, "rssub_audit_findings_total", "What audits of --audit-every found wrong before they repaired it.", "finding", findings...)
 
 	n := &m.now
 	gauge := func(name, help string, value func() float64) { set.Gauge(name, help, nil, value) }
@@ -115,6 +121,24 @@ func (m *metrics) event(e destination.Event) {
 	if e.What == destination.Copied {
 		m.bytes.Add(float64(e.Bytes))
 		m.took.Observe(e.Took.Seconds())
+	}
+}
+
+// audited counts an audit.
+func (m *metrics) audited(r destination.AuditReport, err error) {
+	switch {
+	case err != nil:
+		m.audits.One("failed")
+		return
+	case !r.InSync:
+		m.audits.One("wrong")
+	case r.Repaired != nil:
+		m.audits.One("repaired")
+	default:
+		m.audits.One("in_sync")
+	}
+	for what, n := range map[string]int{destination.Missing: r.Found.Missing, destination.Differing: r.Found.Differing, destination.Extra: r.Found.Extra} {
+		m.wrong.Add(what, n)
 	}
 }
 

@@ -54,8 +54,17 @@ type AuditReport struct {
 	UnderWay  int       `json:"under_way,omitempty"` // another process was just fetching these
 	Bytes     int64     `json:"bytes"`               // read and hashed
 	Findings  []Finding `json:"findings"`            // the first of each kind
+	// Found is what was wrong before the repair.
+	Found Wrong `json:"found,omitzero"`
 	// Repaired is what a repair did; nil: no repair was requested, or none was needed.
 	Repaired *Report `json:"repaired,omitempty"`
+}
+
+// Wrong counts what is not in sync.
+type Wrong struct {
+	Missing   int `json:"missing"`
+	Differing int `json:"differing"`
+	Extra     int `json:"extra"`
 }
 
 // SetAudit is what an audit found in one set, in the Source's order. Extra files belong to no
@@ -87,9 +96,11 @@ func (c *Copy) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	}
 	repaired := t.report()
 	again, err := c.audit(ctx, false, nil)
-	again.report.Repaired = &repaired
+	again.report.Repaired, again.report.Found = &repaired, a.report.wrong()
 	return again.report, err
 }
+
+func (r *AuditReport) wrong() Wrong { return Wrong{r.Missing, r.Differing, r.Extra} }
 
 // audit is one audit under way.
 type audit struct {
@@ -334,6 +345,7 @@ func (a *audit) equal(n int64) {
 
 // step counts a resource. The caller has locked mu.
 func (a *audit) step() {
+	a.c.audited.Add(1)
 	if a.done++; a.done%1000 == 0 {
 		a.progress(false)
 	}

@@ -28,6 +28,12 @@ func (c *claims) acquire(ctx context.Context, url string) bool {
 	}
 }
 
+// has reports whether somebody works on a resource.
+func (c *claims) has(url string) bool {
+	_, ok := c.of.Load(url)
+	return ok
+}
+
 func (c *claims) release(url string) {
 	if mine, ok := c.of.LoadAndDelete(url); ok {
 		close(mine.(chan struct{})) //nolint:errcheck // as above

@@ -42,6 +42,7 @@ type Copy struct {
 	reconciler *reconciler
 	syncer     *syncer
 	follower   *follower
+	audited    atomic.Int64                // resources that audits have looked at
 	counted    atomic.Pointer[[]SetStatus] // by writeStatus; nil: not yet
 
 	temp string // the folder that a dry run uses instead of missing ones, or the folder of a snapshot
@@ -104,7 +105,8 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
-	c.follower = &follower{o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
+	audits := &auditor{every: c.o.AuditEvery, ready: c.Ready, last: c.lastAudit, audit: c.auditFollowed}
+	c.follower = &follower{audits: audits, o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
 	if c.o.DryRun {
 		c.tree.folds = c.live != "" && c.tree.foldsState()
 		return nil

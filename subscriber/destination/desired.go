@@ -41,6 +41,7 @@ type desired struct {
 	force bool  // do not trust the file in the copy
 	tries int   // of earlier runs
 	again bool  // it comes from a failure, and is dropped if the failure is gone
+	once  bool  // if it fails, it is not tried again
 	mark  bool  // only record that the set lists it
 	held  error // why its file must not be deleted now; nil: it may be deleted
 

@@ -40,6 +40,9 @@ func (c *Copy) Follow(ctx context.Context) error {
 	wg.Go(func() { c.keepStatus(ctx) })
 	wg.Go(func() { c.serveSnapshots(ctx) })
 	wg.Go(func() { c.reconciler.handover.run(ctx) })
+	if c.o.AuditEvery > 0 {
+		wg.Go(func() { c.follower.audits.run(ctx) })
+	}
 	return c.follower.run(ctx)
 }
 
@@ -50,6 +53,7 @@ type follower struct {
 	log      *slog.Logger
 	syncer   *syncer
 	handlers handlers
+	audits   *auditor
 	synced   sync.Map // when each set was last brought in sync, by its name
 	troubles troubles
 	again    chan struct{} // the sets may be others
@@ -193,7 +197,9 @@ func (f *follower) inStep(set namedSet) {
 // baselineOf makes a baseline of a set, and logs the result.
 func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, error) {
 	t := newTally(f.o.Source)
-	st, err := f.syncer.catchUp(ctx, set, f.syncer.state.set(set.name), t)
+	var st setState
+	var err error
+	f.audits.sync(ctx, func() { st, err = f.syncer.catchUp(ctx, set, f.syncer.state.set(set.name), t) })
 	r := t.report()
 	if ctx.Err() == nil {
 		f.troubles.set(set.name, err)

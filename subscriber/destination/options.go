@@ -103,6 +103,12 @@ type Options struct {
 	// minutes.
 	PollEvery time.Duration
 
+	// AuditEvery is how often Follow audits the copy, and repairs it as Audit does: never, if it is
+	// 0. Baselines and polls wait until an audit has ended, pushed changes do not. Audited is called with each
+	// result. Nil: not called.
+	AuditEvery time.Duration
+	Audited    func(AuditReport, error)
+
 	// Allow lists ranges of addresses that may be called besides public ones. It has no
 	// effect with a Client.
 	Allow []netip.Prefix
@@ -123,6 +129,8 @@ type Options struct {
 	Hand func(context.Context, Event) error
 
 	end func() // closes the idle connections of our own Client; nil: the Client is the caller's
+	// looks are the waits before the findings of an audit of a followed copy are checked again.
+	looks []time.Duration
 	// What copies of a Fleet share. Party bounds requests; nil: there are no others. Turn waits
 	// until a baseline may be made, and end gives the turn on.
 	party *party
@@ -226,6 +234,12 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
+	}
+	if o.looks == nil {
+		o.looks = append(slices.Clone(lookAgain), lookOnceMore)
+	}
+	if o.Audited == nil {
+		o.Audited = func(AuditReport, error) {}
 	}
 	if o.turn == nil {
 		o.turn = func(context.Context, func() int64) (func(), error) { return func() {}, nil }

@@ -77,7 +77,9 @@ func (s *state) isStale(w desired) bool {
 
 // syncNow syncs a set without Change Lists, because a push may be missing.
 func (f *follower) syncNow(ctx context.Context, set namedSet) {
-	switch _, err := f.syncer.syncSet(ctx, set, newTally(f.o.Source)); {
+	var err error
+	f.audits.sync(ctx, func() { _, err = f.syncer.syncSet(ctx, set, newTally(f.o.Source)) })
+	switch {
 	case err == nil:
 		f.inStep(set)
 	case ctx.Err() == nil:

@@ -204,7 +204,9 @@ func (r *reconciler) recordOf(res *result) (rec record) {
 	case Deleted:
 		rec.gone = true
 	case Failed, HeldBack:
-		rec.failed = res.failure(res.err)
+		if !res.once {
+			rec.failed = res.failure(res.err)
+		}
 	case Unchanged:
 		if _, failed := r.state.failure(res.url); res.touched {
 			rec.file = &res.file

@@ -100,10 +100,11 @@ func (c *Copy) cleanSnapshots() {
 	}
 }
 
-// isFetched reports whether another process is fetching a resource right now.
+// isFetched reports whether a resource is being fetched right now: by another process, or while the
+// copy is followed.
 func (c *Copy) isFetched(url string) bool {
 	if c.live == "" {
-		return false
+		return c.reconciler.claims.has(url)
 	}
 	info, err := c.tree.root.Stat(partialName(url))
 	return err == nil && time.Since(info.ModTime()) < justNow
@@ -125,17 +126,8 @@ func (c *Copy) auditBeside(ctx context.Context, repair bool) (AuditReport, error
 		return AuditReport{}, fmt.Errorf("destination: %s %w: a repair needs the copy for itself; end that process", c.live, ErrInUse)
 	}
 	a, err := c.audit(ctx, false, nil)
-	for i := 0; err == nil && !a.report.InSync && i < len(lookAgain); i++ {
-		if !clock.Sleep(ctx, lookAgain[i]) {
-			return a.report, ctx.Err()
-		}
-		if err = c.renewSnapshot(); err != nil {
-			break
-		}
-		var again *audit
-		if again, err = c.audit(ctx, false, a.problems); err == nil {
-			a.amend(again)
-		}
+	if err == nil {
+		_, err = a.recheck(ctx, lookAgain, c.renewSnapshot)
 	}
 	return a.report, err
 }

@@ -28,6 +28,7 @@ var (
 )
 
 const (
+	auditedKey   = "audited"   // when the copy was audited last while it was followed, in seconds since 1970
 	bytesKey     = "bytes"     // of all files together
 	selectionKey = "selection" // which resources the copy has
 )
