@@ -102,19 +102,20 @@ func (c *Copy) auditFollowed(ctx context.Context) {
 		err = c.state.update(func(w *writer) { numbersTable.put(w, auditedKey, time.Now().Unix()) })
 	}
 	c.o.Audited(r, err)
-	fields := []any{"event", "audit_done", "equal", r.Equal, "missing", r.Missing, "differing", r.Differing, "extra", r.Extra, "unverifiable", r.Unverifiable, "took", r.Took}
+	fields := []any{"equal", r.Equal, "missing", r.Missing, "differing", r.Differing, "extra", r.Extra, "unverifiable", r.Unverifiable, "took", r.Took}
 	if p := r.Repaired; p != nil {
 		fields = append(fields, "found_missing", r.Found.Missing, "found_differing", r.Found.Differing, "found_extra", r.Found.Extra, "copied", p.Copied, "deleted", p.Deleted, "failed", p.Failed, "held", p.Held)
 	}
+	log := c.log.With(fields...)
 	switch {
 	case err != nil:
 		c.log.Warn("the copy could not be audited; it is audited again later", "event", "audit_failed", "error", err)
 	case !r.InSync:
-		c.log.Warn("the audit found that the copy is not in sync, and could not repair it", fields...)
+		log.Warn("the audit found that the copy is not in sync, and could not repair it", "event", "audit_done")
 	case r.Repaired != nil:
-		c.log.Warn("the audit found that the copy was not in sync, and repaired it", fields...)
+		log.Warn("the audit found that the copy was not in sync, and repaired it", "event", "audit_done")
 	default:
-		c.log.Info("the audit found the copy in sync", fields...)
+		log.Info("the audit found the copy in sync", "event", "audit_done")
 	}
 }
 
