@@ -18,7 +18,11 @@ type preference struct {
 func newPreference(o *Options) *preference {
 	p := &preference{}
 	for _, prefix := range o.PreferMirrors {
-		p.mirrors = append(p.mirrors, resourcesync.EncodeURI(prefix))
+		prefix = resourcesync.EncodeURI(prefix)
+		if u, err := url.Parse(prefix); err == nil && u.Path == "" {
+			prefix += "/" // or it would be the beginning of other hosts' names, too
+		}
+		p.mirrors = append(p.mirrors, prefix)
 	}
 	for _, t := range o.PreferTypes {
 		p.types = append(p.types, strings.ToLower(t))
