@@ -64,6 +64,7 @@ var table = map[string]room{
 	"internal/base/browser":   {layer: "0"},
 	"internal/base/fairqueue": {layer: "0"},
 	"internal/base/clock":     {layer: "0"},
+	"internal/base/sse":       {layer: "0"},
 	"internal/base/disk":      {layer: "0b", may: "internal/base/atomicfile internal/base/quantity"},
 	"store/seal":              {layer: "0"},
 	// Files that are replaced whole or not at all, and durable databases in one file.
@@ -90,7 +91,7 @@ var table = map[string]room{
 	"cluster":             {layer: "1", may: "internal/base/clock"},
 	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/nearest"},
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
-	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock internal/base/quiet"},
+	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source": {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
 	// How applications in other languages hand over changes.

@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -277,25 +278,35 @@ var received = map[outcome]struct {
 
 // store makes a delivery durable and answers it.
 func (c *receiver) store(w http.ResponseWriter, r *http.Request, b batch, body []byte) {
+	switch became, err := c.inbox.receive(r.Context(), c.log, b, body, nil); {
+	case err != nil:
+		c.unstored(w, err)
+	case became == noRoom:
+		c.postpone(w)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// receive makes a notification durable, whatever way it came, and counts it. Also, if not nil, is
+// stored together with it, unless there is no room.
+func (in *inbox) receive(ctx context.Context, log *slog.Logger, b batch, body []byte, also func(*boltfile.Tx) error) (outcome, error) {
 	var became outcome
-	err := c.inbox.update(func(tx *boltfile.Tx) (err error) {
-		became, err = c.inbox.accept(tx, b, body)
+	err := in.update(func(tx *boltfile.Tx) (err error) {
+		if became, err = in.accept(tx, b, body); err == nil && became != noRoom && also != nil {
+			err = also(tx)
+		}
 		return err
 	})
 	switch {
-	case err != nil:
-		c.unstored(w, err)
-		return
+	case err != nil || became == noRoom:
+		return became, err
 	case became == appended:
-		c.inbox.more.Broadcast()
+		in.more.Broadcast()
 	case became != duplicate:
-		c.inbox.wake.Broadcast()
+		in.wake.Broadcast()
 	}
-	if became == noRoom {
-		c.postpone(w)
-		return
-	}
-	c.inbox.count(func(c *Counts) {
+	in.count(func(c *Counts) {
 		if became == duplicate {
 			c.Duplicates++
 			return
@@ -306,9 +317,9 @@ func (c *receiver) store(w http.ResponseWriter, r *http.Request, b batch, body [
 		c.Received++
 		c.LastReceived = b.Received
 	})
-	c.log.Log(r.Context(), received[became].level, received[became].text, "event", "notification_received",
+	log.Log(ctx, received[became].level, received[became].text, "event", "notification_received",
 		"notification_id", b.ID, "bytes", len(body), "from", b.From, "until", b.Until)
-	w.WriteHeader(http.StatusNoContent)
+	return became, nil
 }
 
 func (c *receiver) unstored(w http.ResponseWriter, err error) {

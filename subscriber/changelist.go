@@ -68,6 +68,8 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 	case beyond:
 		p.until = job.target
 	case limited:
+	case job.hub && d.reached.After(p.until):
+		p.until = d.reached
 	case head.Until.After(p.until):
 		p.until = head.Until
 	case !job.beyond.IsZero() && d.modified.After(job.beyond):
@@ -94,16 +96,19 @@ func inPlace(changes []resourcesync.Entry, reported map[string]int) []resourcesy
 
 // readList hands on what a list has after the tail. It returns how many changes,
 // and how far the list is complete.
-func (r *repairer) readList(ctx context.Context, l changeList, job *repairJob) (n int, until time.Time, err error) {
+func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job *repairJob) (n int, until time.Time, err error) {
 	from, err := r.inbox.until()
 	if err != nil {
 		return 0, until, err
 	}
-	p, err := readPart(ctx, r.o.Client, l, from, ListLimit{r.o.MaxEntries, r.large}, job)
+	p, err := readPart(ctx, client, l, from, ListLimit{r.o.MaxEntries, r.large}, job)
 	if err != nil {
 		return 0, until, err
 	}
 	if p.untimed.N > 0 {
+		if job.hub {
+			return 0, until, errUntimed
+		}
 		if p.changes, err = r.unseen(l.url, p.changes); err != nil {
 			return 0, until, err
 		}

@@ -15,6 +15,10 @@
 // result. If no list reaches back far enough, the application learns that it needs a new
 // baseline. Content of any other kind passes through in the order in which it came.
 //
+// Where no hub can call the application, the Subscriber reads the stream of the hub in place of
+// a callback (ViaStream), with the same inbox behind it. Notifications is that stream alone, for
+// small programs.
+//
 // The package is for embedding. It logs through log/slog, keeps its state in one folder,
 // and calls other hosts through a guarded client unless it is given another. Package
 // subscriber/destination keeps a copy of a Source with it.

@@ -2,6 +2,8 @@ package subscriber_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,6 +56,38 @@ func Example() {
 	// Output:
 	// created https://source.example/a
 	// updated https://source.example/b
+}
+
+// A program that no hub can call reads the stream of the hub.
+func ExampleNotifications() {
+	hub := httptest.NewServer(http.HandlerFunc(exampleStream))
+	defer hub.Close()
+	for n, err := range subscriber.Notifications(context.Background(), subscriber.StreamOptions{
+		Hub: hub.URL, Topic: "https://source.example/topic", After: "earliest",
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // the hub is on this machine
+	}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for change, err := range n.Entries() {
+			fmt.Println(change.Change, change.Loc, err)
+		}
+		break // only an example ends
+	}
+	// Output:
+	// created https://source.example/a <nil>
+	// updated https://source.example/b <nil>
+}
+
+// exampleStream is the stream of a hub with one notification.
+func exampleStream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	data, _ := json.Marshal(map[string]any{
+		"id": "1", "topic": r.FormValue("hub.topic"), "content_type": "application/xml", "document": exampleNotification,
+		"size": len(exampleNotification), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(exampleNotification))),
+	})
+	_, _ = fmt.Fprintf(w, "event: notification\ndata: %s\nid: 1\n\n", data)
 }
 
 // exampleHub is a topic and its hub, which delivers one notification to whoever

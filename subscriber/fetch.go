@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +29,9 @@ type StatusError struct {
 	RetryAfter time.Duration
 	// Text is how the answer's body begins, for a person.
 	Text string
+	// Problem is the name of the problem that the answer states (RFC 9457), such as
+	// unknown-topic; empty: it states none.
+	Problem string
 }
 
 func (e *StatusError) Error() string {
@@ -95,10 +100,15 @@ func failure(a web.Answer) error {
 	}
 	defer func() { _ = a.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(a.Body, maxPage))
-	return &StatusError{
-		URL: a.URL, Status: a.StatusCode, Text: egress.Excerpt(text, maxText),
-		RetryAfter: web.RetryAfter(a.Header, time.Now(), maxRetryAfter),
+	e := &StatusError{URL: a.URL, Status: a.StatusCode, RetryAfter: web.RetryAfter(a.Header, time.Now(), maxRetryAfter)}
+	if media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")); media == "application/problem+json" {
+		var p struct{ Type, Detail string }
+		if json.Unmarshal(text, &p) == nil && p.Detail != "" {
+			e.Problem, text = p.Type[strings.LastIndexAny(p.Type, "/#:")+1:], []byte(p.Detail)
+		}
 	}
+	e.Text = egress.Excerpt(text, maxText)
+	return e
 }
 
 // maxRetryAfter is the longest StatusError.RetryAfter. A program that obeys it tries again
@@ -118,6 +128,7 @@ type document struct {
 	url      string
 	head     resourcesync.Head
 	modified time.Time // Last-Modified of the answer, zero if it has none
+	reached  time.Time // RSHub-Until of the answer of a hub, zero if it has none
 	close    func() error
 }
 
@@ -146,6 +157,7 @@ func (p page) document(most int) (*document, error) {
 		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
 	})
 	d.modified, _ = http.ParseTime(p.Header.Get("Last-Modified"))
+	d.reached, _ = resourcesync.ParseDatetime(p.Header.Get("RSHub-Until")) // zero after an error
 	var err error
 	if d.head, err = d.Head(); err != nil {
 		_ = p.Body.Close()

@@ -14,6 +14,8 @@ const (
 	GapStart  = "start"  // Run began
 	GapPulled = "pulled" // CatchUp was called
 	GapCheck  = "check"  // the Change List was asked whether anything was not pushed
+	GapTold   = "told"   // the hub's stream said that something is missing
+	GapPolled = "polled" // nothing pushes, so the Change List is read
 )
 
 // States of a gap.
@@ -27,12 +29,12 @@ const (
 type Gap struct {
 	From       time.Time `json:"from"`
 	Until      time.Time `json:"until,omitzero"` // zero: to be found out
-	Why        string    `json:"why"`            // GapMissed, GapLease, GapStart or GapCheck
+	Why        string    `json:"why"`            // GapMissed, GapLease, GapStart, GapCheck or GapTold
 	State      string    `json:"state"`
 	FoundAt    time.Time `json:"found_at"`
 	RepairedAt time.Time `json:"repaired_at,omitzero"`
 	Changes    int       `json:"changes"`       // that were read from the lists
-	Via        string    `json:"via,omitempty"` // the Change List or index; empty if it was pushed after all
+	Via        string    `json:"via,omitempty"` // the Change List or index, or the address of the hub's; empty if it was pushed after all
 	// Unproven says that the lists do not say whether they had everything.
 	Unproven bool `json:"unproven,omitempty"`
 
@@ -85,7 +87,7 @@ func (r *repairer) closeFilled() error {
 // came early follow from there.
 func (r *repairer) closeGap(job *repairJob, gap Gap) error {
 	gap.State, gap.RepairedAt = GapRepaired, time.Now()
-	lacked := job.why == GapMissed || gap.Changes > 0 && job.why != GapPulled
+	lacked := job.why == GapMissed || gap.Changes > 0 && job.why != GapPulled && job.why != GapPolled
 	err := r.inbox.update(func(tx *boltfile.Tx) error {
 		if job.target.IsZero() {
 			gap.Until = r.inbox.tail(tx).Until
@@ -102,12 +104,12 @@ func (r *repairer) closeGap(job *repairJob, gap Gap) error {
 		return err
 	}
 	if lacked {
-		r.log.Info("a gap was repaired from the Source's Change Lists", "event", "gap_repaired",
+		r.log.Info("a gap was repaired from the Source's Change Lists or from what the hub keeps", "event", "gap_repaired",
 			"from", gap.From, "until", gap.Until, "changes", gap.Changes, "list", gap.Via, "why", gap.Why, "unproven", gap.Unproven)
 	}
 	r.troubles.set(repairing, nil)
 	r.inbox.more.Broadcast()
-	if lacked && job.why == GapCheck && r.o.Callback != "" {
+	if lacked && job.why == GapCheck && r.o.subscribes() {
 		return r.renewal.renewNow() // a hub that does not push may have lost the subscription
 	}
 	return nil

@@ -31,6 +31,7 @@ type inbox struct {
 	more    clock.Signal // there is something new in it
 	wake    clock.Signal // look at the subscription and the gaps
 	changed clock.Signal // the status may be another
+	freed   clock.Signal // the application has committed something
 
 	mu     sync.Mutex
 	counts Counts

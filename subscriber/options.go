@@ -37,9 +37,16 @@ type Options struct {
 	// name them instead (SRC-11, Set.Hubs).
 	Hubs []string
 	// Callback is the public URL of Handler. Each subscription gets a path below it that
-	// nobody can guess (DST-04). Empty: it subscribes to nothing, and has only what
-	// CatchUp reads from the Change Lists.
+	// nobody can guess (DST-04).
 	Callback string
+	// Via is how notifications come while Run runs: ViaAuto.
+	Via Via
+	// PollEvery is how often the Change List is read where nothing pushes, 5 minutes: with
+	// ViaPoll, and with ViaAuto while there is neither a Callback nor a stream.
+	PollEvery time.Duration
+	// InsecureStream reads the stream of a hub over plain http also if the hub is not on this
+	// machine. Deliveries to a Callback are signed; a stream has only TLS.
+	InsecureStream bool
 	// Lease is the lease to ask for, 10 days. The hub decides.
 	Lease time.Duration
 	// InsecureSecret sends a secret also to an http hub that is not on loopback. Without
@@ -77,13 +84,31 @@ type Options struct {
 	// Allow lists ranges that may be called besides public addresses, such as loopback
 	// for trials. A Client ignores it.
 	Allow []netip.Prefix
-	// Client calls hubs, topics and lists. Nil: a guarded one.
-	Client Doer
+	// Client calls hubs, topics and lists. Nil: a guarded one. StreamClient calls hubs for their
+	// stream, which stays open, and for what they keep; nil: Client.
+	Client, StreamClient Doer
 	// Log receives what happens. Nil: nothing is logged.
 	Log *slog.Logger
 
 	ownClient bool // Client was made here
 }
+
+// Via is how notifications come. All ways lead to the same inbox, and the way may be another one
+// at each Open: nothing is lost in between and nothing comes twice.
+type Via string
+
+// The ways.
+const (
+	// ViaAuto is the callback if there is one, else the stream if the hub has one, else
+	// polling.
+	ViaAuto Via = ""
+	// ViaCallback has the hub deliver to Handler.
+	ViaCallback Via = "callback"
+	// ViaStream reads the stream of the hub, for those that nobody can call.
+	ViaStream Via = "stream"
+	// ViaPoll reads the Change List again and again.
+	ViaPoll Via = "poll"
+)
 
 const (
 	fetchTimeout   = time.Minute     // of one document or request
@@ -114,6 +139,18 @@ func (o *Options) setDefaults() error {
 	if o.Topic == "" && (o.ChangeList == "" || o.Callback != "") {
 		return errors.New("subscriber: Options.Topic is missing: name the topic, or without a Callback the ChangeList")
 	}
+	switch o.Via {
+	case ViaAuto, ViaPoll:
+	case ViaCallback, ViaStream:
+		if o.Via == ViaCallback && o.Callback == "" {
+			return errors.New("subscriber: Options.Callback is missing: name the public URL of Handler, or use another Options.Via")
+		}
+		if o.Topic == "" {
+			return fmt.Errorf("subscriber: Options.Topic is missing: Options.Via is %q", o.Via)
+		}
+	default:
+		return fmt.Errorf("subscriber: Options.Via is %q; use %q, %q or %q", o.Via, ViaCallback, ViaStream, ViaPoll)
+	}
 	for _, u := range []struct{ name, url string }{
 		{"Topic", o.Topic}, {"Callback", o.Callback}, {"Hub", o.Hub}, {"ChangeList", o.ChangeList}, {"ChangeListArchive", o.ChangeListArchive},
 	} {
@@ -126,7 +163,7 @@ func (o *Options) setDefaults() error {
 	}
 	for name, v := range map[string]int64{
 		"Lease": int64(o.Lease), "MaxBody": o.MaxBody, "MaxBacklog": o.MaxBacklog, "HoldFor": int64(o.HoldFor), "MaxHeld": int64(o.MaxHeld),
-		"MaxEntries": int64(o.MaxEntries),
+		"MaxEntries": int64(o.MaxEntries), "PollEvery": int64(o.PollEvery),
 	} {
 		if v < 0 {
 			return fmt.Errorf("subscriber: Options.%s is negative; leave it out for its default", name)
@@ -142,6 +179,7 @@ func (o *Options) setDefaults() error {
 	o.HoldFor = cmp.Or(o.HoldFor, 10*time.Second)
 	o.MaxHeld = cmp.Or(o.MaxHeld, 64)
 	o.CheckEvery = cmp.Or(o.CheckEvery, time.Hour)
+	o.PollEvery = cmp.Or(o.PollEvery, 5*time.Minute)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -152,7 +190,18 @@ func (o *Options) setDefaults() error {
 		}
 		o.Client, o.ownClient = client, true
 	}
+	o.StreamClient = cmp.Or(o.StreamClient, o.Client)
 	return nil
+}
+
+// subscribes reports whether a hub is to call the Callback, and streams whether a stream is to be
+// read, if the hub has one.
+func (o *Options) subscribes() bool {
+	return o.Via == ViaCallback || o.Via == ViaAuto && o.Callback != ""
+}
+
+func (o *Options) streams() bool {
+	return o.Via == ViaStream || o.Via == ViaAuto && o.Callback == "" && o.Topic != ""
 }
 
 // methods are the accepted methods of signatures: MinSignature and the stronger ones.

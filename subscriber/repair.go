@@ -33,7 +33,7 @@ func (e *tooOldError) Error() string {
 	return fmt.Sprintf("no Change List reaches back that far: %s has everything since %s only", e.list, e.from.UTC().Format(time.RFC3339Nano))
 }
 
-// repairer fills gaps from the Source's Change Lists.
+// repairer fills gaps from what the hub keeps, and from the Source's Change Lists.
 type repairer struct {
 	o        *Options
 	log      *slog.Logger
@@ -44,6 +44,14 @@ type repairer struct {
 
 	running sync.Mutex             // one repair at a time
 	wanted  atomic.Pointer[string] // why a check of the Change Lists is requested; nil: none is
+	polls   atomic.Bool            // the Change List is read every PollEvery
+}
+
+// poll says whether the Change List is to be read every PollEvery, beginning now.
+func (r *repairer) poll(on bool) {
+	if r.polls.Swap(on) != on && on {
+		r.catchUp(GapPolled)
+	}
 }
 
 // catchUp requests a check of the Change Lists for what was not pushed.
@@ -110,6 +118,7 @@ type repairJob struct {
 	// limit leaves out later changes.
 	limit  time.Time
 	wanted *string // the request for this job; nil: nobody requested it
+	hub    bool    // the hub is asked, and not the Source
 }
 
 // next returns the next repair; nil: there is none for the time that it returns.
@@ -143,12 +152,17 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 		}
 		return &repairJob{why: GapMissed, target: first.From, beyond: first.Until, limit: now.Add(ahead)}, 0, nil
 	}
-	check := lastCheck.Add(r.o.CheckEvery).Sub(now)
+	check, poll := lastCheck.Add(r.o.CheckEvery).Sub(now), lastCheck.Add(r.o.PollEvery).Sub(now)
+	polls := r.polls.Load()
 	switch {
-	case !begun: // nothing was received that anything could follow
+	case !begun && !polls: // nothing was received that anything could follow
 		r.wanted.CompareAndSwap(wanted, nil)
 	case wanted != nil:
 		return &repairJob{why: *wanted, limit: now.Add(ahead), wanted: wanted}, 0, nil
+	case polls && poll <= 0:
+		return &repairJob{why: GapPolled, limit: now.Add(ahead)}, 0, nil
+	case polls:
+		return nil, min(poll, lookAgain), nil
 	case r.o.CheckEvery > 0 && check <= 0:
 		return &repairJob{why: GapCheck, limit: now.Add(-underWay)}, 0, nil
 	case r.o.CheckEvery > 0:
@@ -165,6 +179,9 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 	from, err := r.inbox.until()
 	if err != nil {
 		return err
+	}
+	if from.IsZero() {
+		return r.beginPolling(ctx)
 	}
 	gap := Gap{From: from, Until: job.target, Why: job.why, FoundAt: time.Now(), State: GapOpen}
 	missed := job.why == GapMissed
@@ -197,19 +214,49 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 	return err
 }
 
-// fill hands on what the Change Lists have for a gap.
+// beginPolling begins with the changes from now on, if there is a Change List: nothing was
+// received that they could follow.
+func (r *repairer) beginPolling(ctx context.Context) error {
+	_, _, err := r.changeLists(ctx)
+	switch {
+	case err == nil:
+		return r.inbox.begin(time.Now())
+	case !errors.Is(err, errNoList):
+		return err
+	case r.o.Look != nil:
+		r.o.Look()
+	}
+	return nil
+}
+
+// fill hands on what there is for a gap: what the hub keeps, where that is enough, and else what
+// the Change Lists of the Source have. The answer of the hub begins at the gap, so it is the
+// shorter one. Only the Source knows of changes that its hub never got, so a check of what was
+// not pushed asks the Source.
 func (r *repairer) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*fetchTimeout)
 	defer cancel()
-	from, err := r.inbox.until()
-	if err != nil {
-		return err
+	if job.why == GapMissed || job.why == GapLease {
+		err := r.fillFromHub(ctx, job, gap)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errFull) {
+			return err
+		}
+		r.log.Debug("the hub does not have what is missing, so the Change Lists are read", "event", "hub_lacks", "error", err)
 	}
 	list, archive, err := r.changeLists(ctx)
 	if err != nil {
 		return err
 	}
-	plan, err := makePlan(ctx, r.o.Client, list, archive, from)
+	return r.fillFrom(ctx, r.o.Client, list, archive, job, gap)
+}
+
+// fillFrom hands on what lists have for a gap.
+func (r *repairer) fillFrom(ctx context.Context, client Doer, list, archive string, job *repairJob, gap *Gap) error {
+	from, err := r.inbox.until()
+	if err != nil {
+		return err
+	}
+	plan, err := makePlan(ctx, client, list, archive, from)
 	gap.Via, gap.Unproven = plan.root, plan.unproven
 	if err != nil {
 		return err
@@ -220,7 +267,7 @@ func (r *repairer) fill(ctx context.Context, job *repairJob, gap *Gap) error {
 			reached = job.target
 			break
 		}
-		n, until, err := r.readList(ctx, l, job)
+		n, until, err := r.readList(ctx, client, l, job)
 		gap.Changes += n
 		if err != nil {
 			return err

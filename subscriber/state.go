@@ -35,6 +35,7 @@ var (
 	tailKey   = []byte("tail")
 	cursorKey = []byte("cursor")
 	countsKey = []byte("counts")
+	placeKey  = []byte("stream") // the place in the hub's stream
 )
 
 // format is the version of all this. In 1, values had no checksums. In 2, the length of

@@ -37,6 +37,8 @@ type Status struct {
 	AsOf          time.Time            `json:"as_of"`
 	Topic         string               `json:"topic"` // as in Options
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
+	// Stream is the hub's stream that is read in place of a subscription; nil: none is.
+	Stream *StreamStatus `json:"stream,omitempty"`
 	// Until is the instant up to which everything was received, pushed or repaired.
 	Until time.Time `json:"until,omitzero"`
 	// Behind is since when something waits: a notification for the application or for others
@@ -61,6 +63,16 @@ type SubscriptionStatus struct {
 	Denied     string    `json:"denied,omitempty"`
 }
 
+// StreamStatus is a stream that is read.
+type StreamStatus struct {
+	Hub string `json:"hub,omitempty"` // empty: it is not found yet
+	// State is open, or broken while it is tried again, or none if the hub has no stream and
+	// the Change List is read instead.
+	State string `json:"state"`
+	// Since is when it opened or broke.
+	Since time.Time `json:"since,omitzero"`
+}
+
 // Status returns it as of now.
 func (s *Subscriber) Status() (Status, error) {
 	st := Status{AsOf: time.Now(), Topic: s.o.Topic}
@@ -72,7 +84,7 @@ func (s *Subscriber) Status() (Status, error) {
 		st.Behind = behind(tx, st.Gaps)
 		return nil
 	})
-	st.Counts, st.Trouble = s.inbox.counted(), s.troubles.String()
+	st.Counts, st.Trouble, st.Stream = s.inbox.counted(), s.troubles.String(), s.streamer.status()
 	return st, err
 }
 

@@ -185,6 +185,7 @@ func readCursor(tx *boltfile.Tx) (c Cursor) {
 // fsync, which concurrent calls share: with many small changes, commit only every so many.
 func (s *Subscriber) Commit(c Cursor) error {
 	in := s.inbox
+	defer in.freed.Broadcast()
 	return in.update(func(tx *boltfile.Tx) error {
 		inbox := tx.Bucket(inboxBucket)
 		switch {

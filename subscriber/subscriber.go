@@ -23,6 +23,7 @@ import (
 //	renewal   finds the hub, subscribes and renews the lease
 //	repairer  fills gaps from the Source's Change Lists
 //	receiver  the callback: verifications, signatures, deliveries
+//	streamer  reads the hub's stream in place of deliveries
 type Subscriber struct {
 	o        Options
 	log      *slog.Logger
@@ -30,6 +31,7 @@ type Subscriber struct {
 	renewal  *renewal
 	repairer *repairer
 	receiver *receiver
+	streamer *streamer
 	troubles *troubles
 	quiet    *quiet.Limit
 
@@ -85,6 +87,7 @@ func Open(o Options) (*Subscriber, error) {
 	s := &Subscriber{o: o, log: o.Log, inbox: in, troubles: &troubles{changed: &in.changed}, quiet: quiet.New(time.Minute, 1), reading: stream{inbox: in}}
 	s.renewal = &renewal{o: &s.o, log: o.Log, inbox: in, troubles: s.troubles}
 	s.repairer = &repairer{o: &s.o, log: o.Log, large: biglist.Warner(o.Log), inbox: in, renewal: s.renewal, troubles: s.troubles}
+	s.streamer = &streamer{o: &s.o, log: o.Log, inbox: in, renewal: s.renewal, repairer: s.repairer, troubles: s.troubles, quiet: s.quiet}
 	s.receiver = &receiver{o: &s.o, log: o.Log, inbox: in, repairer: s.repairer, quiet: s.quiet}
 	return s, nil
 }
@@ -102,13 +105,18 @@ func (s *Subscriber) Close() (err error) {
 	return err
 }
 
-// Run subscribes, renews the lease, and repairs gaps, until ctx ends; then it
-// returns nil. The subscription stays, so that the hub goes on delivering to
-// Handler, or to the next Run; Unsubscribe ends it. It may be called once.
+// Run subscribes and renews the lease, or reads the hub's stream, or polls (Options.Via), and
+// repairs gaps, until ctx ends; then it returns nil. The subscription stays, so that the hub goes
+// on delivering to Handler, or to the next Run; Unsubscribe ends it. It may be called once.
 func (s *Subscriber) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	if s.o.Callback != "" {
+	switch {
+	case s.o.subscribes():
 		wg.Go(func() { s.renewal.keepSubscribed(ctx) })
+	case s.o.streams():
+		wg.Go(func() { s.streamer.run(ctx) })
+	default:
+		s.repairer.poll(true)
 	}
 	wg.Go(func() { s.repairer.keepComplete(ctx) })
 	wg.Go(func() { s.keepStatus(ctx) })

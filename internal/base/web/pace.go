@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"time"
 )
@@ -14,12 +15,15 @@ type Pace struct {
 	// sending a byte.
 	Stall time.Duration
 	// Rate is how many bytes a second it has to send on average, after the first
-	// Stall.
+	// Stall; 0: any number, as in a stream that is idle.
 	Rate int64
 }
 
 // Limit is how long size bytes may take as a whole.
 func (p Pace) Limit(size int64) time.Duration {
+	if p.Rate == 0 {
+		return math.MaxInt64
+	}
 	return p.Stall + time.Duration(float64(size)/float64(p.Rate)*float64(time.Second))
 }
 

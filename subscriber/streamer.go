@@ -1,0 +1,236 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/quiet"
+	"github.com/rshub/rshub/resourcesync"
+)
+
+// place is how far the stream of a hub was received.
+type place struct {
+	Topic    string `json:"topic"`
+	Hub      string `json:"hub"`
+	Position string `json:"position"`
+	// Until is how far the inbox was complete then.
+	Until time.Time `json:"until,omitzero"`
+}
+
+func readPlace(tx *boltfile.Tx) (p place) {
+	tx.Bucket(metaBucket).GetJSON(placeKey, &p)
+	return p
+}
+
+// after returns where the stream of a hub goes on, when the inbox is complete up to an instant:
+// at the position, unless the inbox got further in another way since then.
+func (p *place) after(topic, hub string, until time.Time) string {
+	same := p.Position != "" && p.Topic == topic
+	switch {
+	case same && sameHub(p.Hub, hub) && !until.After(p.Until):
+		return p.Position
+	case !until.IsZero():
+		return resourcesync.FormatDatetime(until)
+	case same:
+		return p.Position
+	}
+	return ""
+}
+
+// streamer receives notifications by the hub's stream.
+type streamer struct {
+	o        *Options
+	log      *slog.Logger
+	inbox    *inbox
+	renewal  *renewal
+	repairer *repairer
+	troubles *troubles
+	quiet    *quiet.Limit
+
+	mu  sync.Mutex
+	now *StreamStatus
+}
+
+// run reads the stream until ctx ends. If the hub has none and ViaAuto is set, the Change List is
+// read every PollEvery, and the hub is asked again later.
+func (t *streamer) run(ctx context.Context) {
+	h := &hubStream{client: t.o.StreamClient, find: t.find, insecure: t.o.InsecureStream, maxBody: t.o.MaxBody}
+	for {
+		err := t.begin(ctx, h)
+		if err == nil {
+			err = h.read(ctx, func(n *Notification) error { return t.receive(ctx, h, n) })
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wait := h.pause(err)
+		t.report(h, err, wait)
+		if !clock.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+func (t *streamer) find(ctx context.Context) (topic, hub string, err error) {
+	d, err := t.renewal.discover(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	before, err := boltfile.Read(t.inbox.db, readPlace)
+	return d.Topic, choose(d.Hubs, before.Hub), err
+}
+
+// begin finds the hub, and the place in its stream.
+func (t *streamer) begin(ctx context.Context, h *hubStream) (err error) {
+	if h.hub == "" {
+		if h.topic, h.hub, err = h.find(ctx); err != nil {
+			return err
+		}
+	}
+	h.after, err = boltfile.Read(t.inbox.db, func(tx *boltfile.Tx) string {
+		p := readPlace(tx)
+		return p.after(h.topic, h.hub, t.inbox.tail(tx).Until)
+	})
+	return err
+}
+
+// report says how a connection ended.
+func (t *streamer) report(h *hubStream, err error, wait time.Duration) {
+	state := "broken"
+	if none := err != nil && !Away(err); none && t.o.Via == ViaAuto {
+		state = "none"
+		t.repairer.poll(true)
+	}
+	t.set(StreamStatus{Hub: h.hub, State: state, Since: time.Now()})
+	if err == nil {
+		return
+	}
+	t.troubles.set(subscribing, err)
+	text := "the stream of the hub cannot be read; it is tried again"
+	if errors.Is(err, ErrNoStream) && state == "none" {
+		t.troubles.set(subscribing, nil) // it is as good as it gets
+		text = "the hub has no stream, so the Source is asked for changes; the hub is asked again"
+	}
+	t.log.Warn(text, "event", "stream_failed", "topic", t.o.Topic, "hub", h.hub, "error", err, "wait", wait)
+}
+
+// opened says that the stream is open.
+func (t *streamer) opened(h *hubStream) {
+	t.mu.Lock()
+	was := t.now
+	t.mu.Unlock()
+	if was != nil && was.State == "open" {
+		return
+	}
+	t.set(StreamStatus{Hub: h.hub, State: "open", Since: time.Now()})
+	t.troubles.set(subscribing, nil)
+	t.repairer.poll(false)
+	t.log.Info("the stream of the hub is open", "event", "stream_open", "topic", h.topic, "hub", h.hub, "after", h.after)
+}
+
+// set replaces the status. A state that lasts is of its beginning.
+func (t *streamer) set(now StreamStatus) {
+	defer t.inbox.changed.Broadcast()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was := t.now; was != nil && was.Hub == now.Hub && was.State == now.State {
+		return
+	}
+	t.now = &now
+}
+
+// status returns the status; nil: no stream is read.
+func (t *streamer) status() *StreamStatus {
+	if !t.o.streams() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		return &StreamStatus{State: "broken"}
+	}
+	now := *t.now
+	return &now
+}
+
+// receive stores what the stream has next, together with the place behind it. While there is no
+// room, it waits, and the hub with it.
+func (t *streamer) receive(ctx context.Context, h *hubStream, n *Notification) error {
+	t.opened(h)
+	at := place{Topic: h.topic, Hub: h.hub, Position: n.Position}
+	here := func(tx *boltfile.Tx) error {
+		at.Until = t.inbox.tail(tx).Until
+		return tx.Bucket(metaBucket).PutJSON(placeKey, at)
+	}
+	var until time.Time
+	var was place
+	if err := t.inbox.db.View(func(tx *boltfile.Tx) error {
+		until, was = t.inbox.tail(tx).Until, readPlace(tx)
+		return nil
+	}); err != nil {
+		return err
+	}
+	switch {
+	case n.Gap != "":
+		return t.gap(n, until, here)
+	case !n.isEvent():
+		if was.Position == at.Position && was.Hub == at.Hub && was.Topic == at.Topic {
+			return nil
+		}
+		return t.inbox.update(here)
+	}
+	b, err := examine(n.MediaType, n.Document, !until.IsZero())
+	if err != nil {
+		// The hub answers for it. If it is a notification, those behind it show the gap.
+		t.inbox.count(func(c *Counts) { c.Refused["invalid"]++ })
+		if _, ok := t.quiet.Line(time.Now(), "invalid"); ok {
+			t.log.Warn("a notification was refused; more of the kind are only counted for a minute", "event", "refused", "reason", "invalid", "notification_id", n.ID, "error", err)
+		}
+		return t.inbox.update(here)
+	}
+	b.ID = n.ID
+	for waits := false; ; waits = true {
+		freed := t.inbox.freed.Wait()
+		became, err := t.inbox.receive(ctx, t.log, b, n.Document, here)
+		if err != nil || became != noRoom {
+			return err
+		}
+		if !waits {
+			t.inbox.count(func(c *Counts) { c.Postponed++ })
+		}
+		if !clock.Wait(ctx, roomRest, freed) {
+			return ctx.Err()
+		}
+	}
+}
+
+// gap records that notifications do not come. Of changes, the lists have them. Nothing has content
+// that is missing, so the application is informed. What was rolled back or reset was there, and no
+// more is missing than before.
+func (t *streamer) gap(n *Notification, until time.Time, here func(*boltfile.Tx) error) error {
+	t.log.Warn("the hub lacks notifications", "event", "stream_gap", "topic", n.Topic, "from", n.From, "until", n.Until, "reason", n.Gap)
+	lost := until.IsZero() && n.Gap != gapRolledBack && n.Gap != gapReset
+	err := t.inbox.update(func(tx *boltfile.Tx) error {
+		if !lost {
+			return here(tx)
+		}
+		now := time.Now()
+		g := Gap{From: n.From, Until: n.Until, Why: GapTold, State: GapBaseline, FoundAt: now}
+		b := batch{From: n.From, Until: n.Until, Baseline: true, Received: now}
+		return errors.Join(putGap(tx, &g), t.inbox.append(tx, b, nil), here(tx))
+	})
+	if err != nil {
+		return err
+	}
+	if lost {
+		t.inbox.more.Broadcast()
+	} else {
+		t.repairer.catchUp(GapTold)
+	}
+	return nil
+}
