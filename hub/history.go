@@ -64,6 +64,7 @@ func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Value
 	from := history.Reader{Name: ingress.Network(rd.h.proxies.Requester(r)), Charge: func(n int64) error { return rd.charge(r, n) }}
 	accept := negotiate.Media(r.Header)
 	if accept.Quality(mediaEvents) > accept.Quality(mediaXML) {
+		from.Publisher = e.Publisher
 		return rd.stream(w, r, q, from)
 	}
 	switch {

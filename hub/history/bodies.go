@@ -14,14 +14,14 @@ var errEnough = errors.New("enough was read")
 // Entries of up to pageBytes together are read at a time, with their bodies.
 const (
 	pageEntries = 100
-	pageBytes   = 1 << 20
+	pageBytes   = 256 << 10
 )
 
 // bodies calls fn with each notification of a part, and its body. One that is damaged is
 // remembered, so that the next plan has a gap there.
-func (s *Service) bodies(ctx context.Context, topic string, p *part, fn func(*journal.Entry) error) error {
+func (s *Service) bodies(ctx context.Context, t *turn, topic string, p *part, fn func(*journal.Entry) error) error {
 	for at := p.after; at.Position < p.last.Position; {
-		next, err := s.page(ctx, topic, at, p.last, fn)
+		next, err := s.page(ctx, t, topic, at, p.last, fn)
 		if err != nil {
 			return err
 		}
@@ -31,8 +31,8 @@ func (s *Service) bodies(ctx context.Context, topic string, p *part, fn func(*jo
 }
 
 // page reads a page after an anchor, and returns the anchor of its last entry.
-func (s *Service) page(ctx context.Context, topic string, at, last journal.Anchor, fn func(*journal.Entry) error) (journal.Anchor, error) {
-	free, err := s.room(ctx, pageBytes)
+func (s *Service) page(ctx context.Context, t *turn, topic string, at, last journal.Anchor, fn func(*journal.Entry) error) (journal.Anchor, error) {
+	free, err := s.room(ctx)
 	if err != nil {
 		return at, err
 	}
@@ -51,7 +51,7 @@ func (s *Service) page(ctx context.Context, topic string, at, last journal.Ancho
 			return at, nil // the next page begins with it
 		case e.Body == nil:
 			free() // nothing of this page has a body
-			err = s.large(ctx, topic, e, fn)
+			err = s.long(ctx, t, topic, e, fn)
 		default:
 			err = fn(e)
 		}
@@ -63,16 +63,14 @@ func (s *Service) page(ctx context.Context, topic string, at, last journal.Ancho
 	return at, nil
 }
 
-// large calls fn with an entry whose body does not fit into a page.
-func (s *Service) large(ctx context.Context, topic string, e *journal.Entry, fn func(*journal.Entry) error) error {
-	free, err := s.room(ctx, e.Size)
+// long calls fn with an entry whose body does not fit into a page.
+func (s *Service) long(ctx context.Context, t *turn, topic string, e *journal.Entry, fn func(*journal.Entry) error) error {
+	body, free, err := s.large.get(ctx, t, e, func() ([]byte, error) { return s.o.Journal.Body(ctx, topic, *e) })
 	if err != nil {
-		return err
-	}
-	defer free()
-	if e.Body, err = s.o.Journal.Body(ctx, topic, *e); err != nil {
 		return s.lost(err)
 	}
+	defer free()
+	e.Body = body
 	return fn(e)
 }
 

@@ -52,17 +52,17 @@ func changes(head *journal.Head) bool { return head.Kind == journal.KindChange |
 // there are many (MEM-01). An error is returned before anything is written: ErrUnknown,
 // ErrNoChanges, ErrGone, *TrimmedError, *FutureError, *BusyError, or that of the store.
 func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
-	done, err := s.begin(from.Name)
+	turn, err := s.begin(from.Name)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer turn.end()
 	topic := q.Topics[0]
 	p, err := s.plan(r.Context(), topic, q)
 	if err != nil {
 		return err
 	}
-	a := answer{s: s, topic: topic, plan: p, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
+	a := answer{s: s, turn: turn, topic: topic, plan: p, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
 	if err := a.findUp(r.Context()); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 	if status != http.StatusOK || r.Method == http.MethodHead {
 		return nil
 	}
-	if err := a.write(r.Context(), s.answerTo(w)); err != nil {
+	if err := a.write(r.Context(), s.answerTo(r.Context(), w, turn, least)); err != nil {
 		panic(http.ErrAbortHandler) // the reader must not take half of a document for the whole
 	}
 	return nil
@@ -127,6 +127,7 @@ func (s *Service) head(ctx context.Context, topic string) (journal.Head, error) 
 // answer is a Change List, or the index of several.
 type answer struct {
 	s      *Service
+	turn   *turn
 	topic  string
 	plan   *plan
 	up     string // the Capability List
@@ -141,7 +142,7 @@ func (a *answer) findUp(ctx context.Context) error {
 	if len(a.plan.parts) == 0 {
 		return nil
 	}
-	err := a.s.bodies(ctx, a.topic, &a.plan.parts[0], func(e *journal.Entry) error {
+	err := a.s.bodies(ctx, a.turn, a.topic, &a.plan.parts[0], func(e *journal.Entry) error {
 		n := resourcesync.NewNotificationReader(bytes.NewReader(e.Body), lenient)
 		_, _ = n.Next() // an empty one has no entry
 		up := n.Notification().Up
@@ -182,10 +183,11 @@ func (a *answer) headers(h http.Header, fixed bool) {
 	h.Set("Vary", "Accept, Accept-Encoding, Origin")
 	h.Set(HeaderUntil, resourcesync.FormatDatetime(a.plan.end.Until))
 	h.Set(HeaderPosition, PositionOf(a.topic, a.plan.end).String())
-	for _, gap := range []*Gap{a.plan.before, a.plan.after} {
-		if gap != nil {
-			h.Add(HeaderGap, gap.String())
-		}
+	for _, gap := range a.plan.before {
+		h.Add(HeaderGap, gap.String())
+	}
+	if a.plan.after != nil {
+		h.Add(HeaderGap, a.plan.after.String())
 	}
 	if a.plan.after != nil {
 		h.Set("Link", "<"+a.s.url(a.topic, paramAfter, PositionOf(a.topic, a.plan.end).String())+`>; rel="next"`)
@@ -203,7 +205,7 @@ func (a *answer) headers(h http.Header, fixed bool) {
 // tag is the entity tag: it names every entry of the answer, since entries never change.
 func (a *answer) tag() string {
 	h := sha256.New()
-	_, _ = fmt.Fprintln(h, a.topic, a.closed, a.gzip, a.plan.before, a.plan.after, a.plan.from()) // a hash never fails
+	_, _ = fmt.Fprintln(h, a.topic, a.closed, a.gzip, a.plan.gaps(), a.plan.from()) // a hash never fails
 	for i := range a.plan.parts {
 		p := &a.plan.parts[i]
 		_, _ = fmt.Fprintln(h, p.after.Position, p.last.Position, p.last.Nonce)
@@ -237,7 +239,7 @@ func (a *answer) write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for i := range a.plan.parts {
-		if err := a.s.bodies(ctx, a.topic, &a.plan.parts[i], func(e *journal.Entry) error { return a.s.copyEntries(d, e) }); err != nil {
+		if err := a.s.bodies(ctx, a.turn, a.topic, &a.plan.parts[i], func(e *journal.Entry) error { return a.s.copyEntries(d, e) }); err != nil {
 			return err
 		}
 	}
@@ -288,17 +290,20 @@ func (s *Service) copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
 	}
 }
 
-// least is the rate, in bytes a second, below which an answer is broken off after slowest: it has a place that
-// others wait for, and memory.
+// The rates, in bytes a second, below which an answer is broken off after slowest, since it has memory that
+// others wait for: a page, or a whole document.
 const (
-	least   = 32 << 10
-	slowest = time.Minute
+	least         = 32 << 10
+	leastDocument = 128 << 10 // as fast as deliveries have to be
+	slowest       = time.Minute
 	// piece is how many bytes have a time limit of their own.
 	piece = 16 << 10
 )
 
 // steady writes to a reader, and fails if the reader takes nothing for a time.
 type steady struct {
+	ctx   context.Context //nolint:containedctx // that of the one answer that it writes
+	turn  *turn           // rests while the reader takes what is written; nil: there is none
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
@@ -313,9 +318,11 @@ func (s *Service) steadily(w http.ResponseWriter) *steady {
 	return out
 }
 
-// answerTo is steadily for an answer, which has a least rate.
-func (s *Service) answerTo(w http.ResponseWriter) *steady {
+// answerTo is steadily for an answer, which has a least rate, and a turn that rests while it waits for its
+// reader.
+func (s *Service) answerTo(ctx context.Context, w http.ResponseWriter, t *turn, least int) *steady {
 	out, began := s.steadily(w), time.Now()
+	out.ctx, out.turn = ctx, t
 	out.until = func(written int) time.Time {
 		return began.Add(slowest + time.Duration(written/least)*time.Second)
 	}
@@ -331,11 +338,22 @@ func (s *steady) Write(b []byte) (written int, err error) {
 			}
 		}
 		_ = s.rc.SetWriteDeadline(limit) // where there is a connection
-		n, err := s.w.Write(b[:min(len(b), piece)])
+		n, err := s.piece(b[:min(len(b), piece)])
 		written, s.n, b = written+n, s.n+n, b[n:]
 		if err != nil {
 			return written, err
 		}
 	}
 	return written, nil
+}
+
+func (s *steady) piece(b []byte) (n int, err error) {
+	if s.turn == nil {
+		return s.w.Write(b)
+	}
+	s.turn.rest()
+	if n, err = s.w.Write(b); err == nil {
+		err = s.turn.again(s.ctx)
+	}
+	return n, err
 }

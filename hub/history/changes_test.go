@@ -32,17 +32,22 @@ type world struct {
 	*Service
 	t     *testing.T
 	store *storetest.Memory
-	away  *atomic.Bool // the store does not answer
+	away  *atomic.Bool  // the store does not answer
+	reads *atomic.Int64 // how often it was read
 	now   time.Time
+	// charge is Reader.Charge.
+	charge func(int64) error
 }
 
 // awayStore is a store that does not answer while it is away.
 type awayStore struct {
 	*storetest.Memory
-	away atomic.Bool
+	away  atomic.Bool
+	reads atomic.Int64
 }
 
 func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
+	s.reads.Add(1)
 	if s.away.Load() {
 		return nil, errors.New("the store is away")
 	}
@@ -53,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	store := &awayStore{Memory: storetest.NewMemory()}
 	return &world{
 		Service: New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store}),
-		t:       t, store: store.Memory, away: &store.away, now: minute(10_000),
+		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, now: minute(10_000),
 	}
 }
 
@@ -106,9 +111,9 @@ func (w *world) get(address string, headers ...string) (*httptest.ResponseRecord
 	case q.Describe != "":
 		err = w.Describe(rec, r, q)
 	case q.Latest, q.ID != [16]byte{}:
-		err = w.Document(rec, r, q, Reader{Name: "x"})
+		err = w.Document(rec, r, q, Reader{Name: "x", Charge: w.charge})
 	default:
-		err = w.Changes(rec, r, q, Reader{Name: "x"})
+		err = w.Changes(rec, r, q, Reader{Name: "x", Charge: w.charge})
 	}
 	return rec, err
 }
@@ -582,12 +587,12 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 		if f != nil {
-			done = append(done, f)
+			done = append(done, f.end)
 		}
 	}
 	for _, name := range []string{"a", "b"} {
 		if f, err := w.begin(name); err == nil {
-			done = append(done, f)
+			done = append(done, f.end)
 		}
 	}
 	var busy *BusyError

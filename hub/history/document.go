@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,37 +21,20 @@ import (
 // Document answers with one notification of a topic, byte for byte as it was published: that of
 // q.ID, or the newest. It answers ranges, and HEAD. The errors are those of Changes.
 func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
-	done, err := s.begin(from.Name)
+	turn, err := s.begin(from.Name)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer turn.end()
 	ctx, topic := r.Context(), q.Topics[0]
 	e, err := s.entry(ctx, topic, q)
 	if err != nil {
 		return err
 	}
-	tag := `"` + hex.EncodeToString(e.SHA256[:]) + `"`
-	if r.Method != http.MethodHead && !notModified(r, tag) {
-		if err := from.charge(e.Size); err != nil {
-			return err
-		}
-	}
-	free, err := s.room(ctx, e.Size)
-	if err != nil {
-		return err
-	}
-	defer free()
-	body, err := s.o.Journal.Body(ctx, topic, e)
-	switch {
-	case errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrDamaged):
-		return ErrGone
-	case err != nil:
-		return fmt.Errorf("reading the journal: %w", err)
-	}
 	h := w.Header()
+	before := maps.Clone(h)
 	h.Set("Content-Type", e.MediaType)
-	h.Set("ETag", tag)
+	h.Set("ETag", `"`+hex.EncodeToString(e.SHA256[:])+`"`)
 	h.Set("Webhook-Id", e.ID.String())
 	h.Set("Vary", "Origin")
 	h.Set("Cache-Control", s.forever())
@@ -61,17 +47,97 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	if e.Timed() {
 		h.Set(HeaderUntil, resourcesync.FormatDatetime(e.Until))
 	}
-	http.ServeContent(steadyWriter{w, s.answerTo(w)}, r, "", time.Time{}, bytes.NewReader(body))
-	return nil
+	d := &documentWriter{ResponseWriter: w, steady: s.answerTo(ctx, w, turn, leastDocument)}
+	d.body = body{size: e.Size, get: func() ([]byte, error) {
+		b, free, err := s.large.get(ctx, turn, &e, func() ([]byte, error) { return s.o.Journal.Body(ctx, topic, e) })
+		d.free = free
+		return b, err
+	}}
+	d.begin = func() error {
+		if r.Method == http.MethodHead {
+			return nil
+		}
+		n, _ := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+		if err := from.charge(n); err != nil {
+			return err
+		}
+		return d.body.load()
+	}
+	http.ServeContent(d, r, "", time.Time{}, &d.body)
+	if d.free != nil {
+		d.free()
+	}
+	switch {
+	case errors.Is(d.err, journal.ErrNotFound), errors.Is(d.err, journal.ErrDamaged):
+		d.err = ErrGone
+	}
+	if d.err != nil {
+		clear(h)
+		maps.Copy(h, before)
+	}
+	return d.err
 }
 
-// steadyWriter is a ResponseWriter that writes as steady does.
-type steadyWriter struct {
+// documentWriter writes a document, or a range of it, as steady does. Its status is written when the
+// reader was charged for what comes and the body is there; else err says why not, and nothing is written.
+type documentWriter struct {
 	http.ResponseWriter
 	steady *steady
+	body   body
+	begin  func() error
+	free   func() // nil: there is no body
+	err    error
 }
 
-func (w steadyWriter) Write(b []byte) (int, error) { return w.steady.Write(b) }
+func (w *documentWriter) WriteHeader(status int) {
+	if status == http.StatusOK || status == http.StatusPartialContent {
+		if w.err = w.begin(); w.err != nil {
+			return
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *documentWriter) Write(b []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.steady.Write(b)
+}
+
+// body is a document whose length is known before it is read.
+type body struct {
+	size int64
+	at   int64
+	get  func() ([]byte, error)
+	all  []byte
+}
+
+// load reads the document.
+func (b *body) load() (err error) {
+	b.all, err = b.get()
+	return err
+}
+
+func (b *body) Read(to []byte) (int, error) {
+	if b.at >= int64(len(b.all)) {
+		return 0, io.EOF
+	}
+	n := copy(to, b.all[b.at:])
+	b.at += int64(n)
+	return n, nil
+}
+
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	b.at = offset
+	return offset, nil
+}
 
 // entry returns the notification that q asks for, without its body.
 func (s *Service) entry(ctx context.Context, topic string, q Query) (journal.Entry, error) {

@@ -85,6 +85,10 @@ func (s *Service) event(ctx context.Context, topic string, e *journal.Entry, met
 	})
 }
 
+// encoded is what encode needs for a byte of a document, in bytes: the document, its text, and up to
+// six for a byte that JSON escapes.
+const encoded = 8
+
 // encode makes the event of an entry.
 func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, meta bool) ([]byte, error) {
 	n := Notification{
@@ -95,7 +99,7 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 		n.URL = s.url(topic, paramID, n.ID)
 		return event(NameNotification, n), nil
 	}
-	size := min(e.Size, s.o.MaxBytes)
+	size := min(encoded*e.Size, s.o.MaxBytes)
 	if err := s.coding.Acquire(ctx, size); err != nil {
 		return nil, err
 	}

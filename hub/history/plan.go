@@ -48,14 +48,25 @@ type part struct {
 type plan struct {
 	head  journal.Head
 	parts []part
-	// before is a gap that the answer begins behind; after is one that it ends at. If it does
+	// before are the gaps that the answer begins behind; after is one that it ends at. If it does
 	// not end at a gap, and to is zero, the answer is open: the topic goes on.
-	before, after *Gap
+	before []*Gap
+	after  *Gap
 	// end is the anchor of the last notification, or the one after which nothing is new.
 	end journal.Anchor
 }
 
 func (p *plan) open() bool { return p.after == nil }
+
+// gaps names all gaps.
+func (p *plan) gaps() (all []string) {
+	for _, g := range append(p.before[:len(p.before):len(p.before)], p.after) {
+		if g != nil {
+			all = append(all, g.String())
+		}
+	}
+	return all
+}
 
 // from is the beginning of the first interval.
 func (p *plan) from() time.Time {
@@ -108,32 +119,37 @@ func (p *planner) since(ctx context.Context, since time.Time) error {
 	case first.entry.From.After(since) && begins:
 		return &TrimmedError{first.entry.From}
 	case first.entry.From.After(since):
-		p.plan.before = first.gap
-		if first.gap == nil {
-			p.plan.before = &Gap{From: since, Until: first.entry.From, Reason: journal.GapSource}
+		if p.plan.before = first.gaps; len(first.gaps) == 0 {
+			p.plan.before = []*Gap{{From: since, Until: first.entry.From, Reason: journal.GapSource}}
 		}
 	}
 	p.cursor.at, p.cursor.skipped = first.entry.Predecessor(), nil
 	return p.follow(ctx, journal.Anchor{})
 }
 
-// find returns the first entry that ends after since, with the gap before it: in the newest of
+// found is an entry, and the gaps right before it.
+type found struct {
+	gaps  []*Gap
+	entry journal.Entry
+}
+
+// find returns the first entry that ends after since, with the gaps before it: in the newest of
 // the runs of time that has such an instant. A reset begins a run. Nil: there is no such entry.
 // Begins says that the journal has nothing before it.
-func (p *planner) find(ctx context.Context, since time.Time) (found *item, begins bool, err error) {
+func (p *planner) find(ctx context.Context, since time.Time) (first *found, begins bool, err error) {
 	var last journal.Entry
 	whole := false // whether the oldest entry was read
-	var gap *Gap
+	var gaps []*Gap
 	searching := true
 	for {
 		items, err := p.cursor.read(ctx, scanPage, 0)
 		if err != nil || len(items) == 0 {
-			return found, begins, err
+			return first, begins, err
 		}
 		for _, it := range items {
 			e := it.entry
 			if it.gap != nil {
-				gap = it.gap
+				gaps = append(gaps, it.gap)
 				continue
 			}
 			whole = whole || e.Seq == p.plan.head.Trimmed.Seq+1
@@ -144,13 +160,13 @@ func (p *planner) find(ctx context.Context, since time.Time) (found *item, begin
 				searching = true // a newer run has it, unless that ends before
 			}
 			if searching && e.Until.After(since) {
-				found, searching = &item{gap, e}, false
+				first, searching = &found{gaps, e}, false
 				begins = whole && !last.Timed()
 				if p.plan.head.Epoch == 0 {
-					return found, begins, nil // there is one run
+					return first, begins, nil // there is one run
 				}
 			}
-			last, gap = e, nil
+			last, gaps = e, nil
 		}
 	}
 }
@@ -174,7 +190,7 @@ func (p *planner) follow(ctx context.Context, to journal.Anchor) error {
 				p.plan.after = it.gap
 				return nil
 			case it.gap != nil:
-				p.plan.before = it.gap
+				p.plan.before = append(p.plan.before, it.gap)
 			case it.entry.Kind == journal.KindChange && it.entry.Timed():
 				p.add(&it.entry)
 			}
@@ -222,7 +238,7 @@ func (p *planner) after(ctx context.Context, after, to journal.Anchor) error {
 	if err := p.follow(ctx, to); err != nil {
 		return err
 	}
-	if p.plan.before != nil || p.plan.after != nil || p.plan.end.Position != to.Position || p.plan.end.Nonce != to.Nonce {
+	if len(p.plan.before) > 0 || p.plan.after != nil || p.plan.end.Position != to.Position || p.plan.end.Nonce != to.Nonce {
 		return ErrGone
 	}
 	return nil

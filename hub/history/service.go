@@ -18,11 +18,13 @@ type Options struct {
 	// HubURL is the hub's public URL, to which the addresses in answers lead.
 	HubURL  string
 	Journal journal.Reader
-	// MaxAnswers is how many answers are written at once, and MaxAnswersEach how many of them
-	// for one requester. Zero: 8 and 2. Negative: no limit.
+	// MaxAnswers is how many answers are worked on at once. While an answer waits for its reader,
+	// another one has its place: eight times as many are unfinished. MaxAnswersEach is how many
+	// unfinished ones a requester has. Zero: 8 and 2. Negative: no limit.
 	MaxAnswers, MaxAnswersEach int
-	// MaxBytes limits the notifications in memory of all answers together, in bytes. One that
-	// is longer is read by itself. Zero: 64 MiB.
+	// MaxBytes limits the notifications in memory of all answers together, in bytes: a quarter
+	// is for pages, the rest for large ones, each of which all its readers share. One that is
+	// longer is read by itself. Zero: 64 MiB.
 	MaxBytes int64
 	// Stall is how long a reader may take none of an answer before it is broken off. Zero: 15 s.
 	Stall time.Duration
@@ -39,8 +41,10 @@ type Options struct {
 // Service answers those who ask for the history of a topic. It may be shared between goroutines.
 type Service struct {
 	o       Options
-	limits  limits // of a document
-	memory  *semaphore.Weighted
+	limits  limits              // of a document
+	memory  *semaphore.Weighted // pages of answers
+	large   lent                // long notifications in answers
+	work    *semaphore.Weighted // places of answers; nil: no limit
 	damaged damaged
 	alarm   alarm
 
@@ -49,6 +53,9 @@ type Service struct {
 	events *shared[eventKey, []byte]
 	unread *semaphore.Weighted // large events on their way to readers
 	coding *semaphore.Weighted // documents that become events; nobody holds it for a reader
+
+	sent sent // to all streams
+	ends ends
 
 	draining chan struct{} // closed by Drain
 	drain    sync.Once
@@ -75,27 +82,24 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	return &Service{
-		pages:  pages{o.Journal, newShared[pageKey](16<<20, func(entries []journal.Entry) int { return len(entries) * entryBytes })},
+	s := &Service{
+		pages:  pages{Reader: o.Journal, known: newShared[pageKey](16<<20, func(p page) int { return (1 + len(p.entries)) * entryBytes })},
 		events: newShared[eventKey](16<<20, func(text []byte) int { return len(text) }),
 		unread: semaphore.NewWeighted(o.MaxBytes),
 		coding: semaphore.NewWeighted(o.MaxBytes),
-		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(o.MaxBytes),
+		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(max(o.MaxBytes/4, 1)), large: newLent(o.MaxBytes - o.MaxBytes/4),
 		damaged: newDamaged(), alarm: newAlarm(), draining: make(chan struct{}),
 		answering: counts{each: make(map[string]int)}, streaming: counts{each: make(map[string]int)},
 	}
+	if o.MaxAnswers > 0 {
+		s.work = semaphore.NewWeighted(int64(o.MaxAnswers))
+	}
+	return s
 }
 
 // Drain ends all streams, now and from now on. Their readers are asked to come again after a
 // time that differs between them.
 func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
-
-// Streams returns how many streams there are.
-func (s *Service) Streams() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.streaming.all
-}
 
 // entryBytes is about how much memory an entry without its body takes.
 const entryBytes = 512
@@ -107,8 +111,9 @@ type Reader struct {
 	// Charge is called with the bytes of notifications that an answer will have, before it
 	// begins. An error of it refuses the answer. Nil: none is refused.
 	Charge func(bytes int64) error
-	// Address is that by which streams are counted.
-	Address string
+	// Address is that by which streams are counted. Publisher is the name that goes with the reader's
+	// token; empty: it has none.
+	Address, Publisher string
 	// Streams is called when the answer becomes a stream. Nil: nothing is called.
 	Streams func()
 	// Allowed is asked now and then while a stream goes on: may it? Nil: it may.
@@ -139,9 +144,67 @@ func (e *BusyError) Error() string {
 	return "too many " + what
 }
 
-// begin reserves a place for an answer to a requester. The caller calls done when it is written.
-func (s *Service) begin(requester string) (done func(), err error) {
-	return s.reserve(&s.answering, requester, BusyError{}, s.o.MaxAnswers, s.o.MaxAnswersEach)
+// turn is an answer's place among those that are worked on.
+type turn struct {
+	work *semaphore.Weighted // nil: there is room for all
+	has  bool
+	done func()
+}
+
+// waiting is how many answers are unfinished for each that is worked on.
+const waiting = 8
+
+// begin reserves a place for an answer to a requester. The caller calls end when it is written.
+func (s *Service) begin(requester string) (*turn, error) {
+	done, err := s.reserve(&s.answering, requester, BusyError{}, waiting*s.o.MaxAnswers, s.o.MaxAnswersEach)
+	if err != nil {
+		return nil, err
+	}
+	t := &turn{work: s.work, has: true, done: done}
+	if t.work != nil && !t.work.TryAcquire(1) {
+		done()
+		return nil, &BusyError{}
+	}
+	return t, nil
+}
+
+// rest gives the place to others.
+func (t *turn) rest() {
+	if t.work != nil && t.has {
+		t.work.Release(1)
+	}
+	t.has = false
+}
+
+// again waits for a place.
+func (t *turn) again(ctx context.Context) (err error) {
+	if t.work != nil {
+		err = t.work.Acquire(ctx, 1)
+	}
+	t.has = err == nil
+	return err
+}
+
+// wait waits until a channel is closed, and has others use the place meanwhile.
+func (t *turn) wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	t.rest()
+	select {
+	case <-done:
+		return t.again(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end says that the answer is written.
+func (t *turn) end() {
+	t.rest()
+	t.done()
 }
 
 // beginStream is begin for a stream.
@@ -176,10 +239,10 @@ func (s *Service) reserve(c *counts, requester string, busy BusyError, most, eac
 	}, nil
 }
 
-// room reserves memory for n bytes of notifications. The caller calls free when it has written
+// room reserves memory for a page of notifications. The caller calls free when it has written
 // them; again, that does nothing.
-func (s *Service) room(ctx context.Context, n int64) (free func(), err error) {
-	n = min(n, s.o.MaxBytes)
+func (s *Service) room(ctx context.Context) (free func(), err error) {
+	n := min(pageBytes, max(s.o.MaxBytes/4, 1))
 	if err := s.memory.Acquire(ctx, n); err != nil {
 		return nil, err
 	}

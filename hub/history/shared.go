@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -25,6 +26,7 @@ type result[V any] struct {
 	done chan struct{} // closed when the rest is there
 	v    V
 	err  error
+	left bool // whoever made it went away
 }
 
 // mostResults is how many results are kept, however small they are.
@@ -35,33 +37,40 @@ func newShared[K comparable, V any](most int, size func(V) int) *shared[K, V] {
 	return &shared[K, V]{size: size, most: most, lru: lru}
 }
 
-// get returns the result for a key, which create makes unless somebody did. An error is not kept;
-// those who wait for it make the result themselves.
+// get returns the result for a key, which create makes unless somebody did. An error is that of
+// everybody who waits, and is not kept.
 func (c *shared[K, V]) get(ctx context.Context, key K, create func() (V, error)) (V, error) {
-	c.mu.Lock()
-	r, ok := c.lru.Get(key)
-	if !ok {
-		r = &result[V]{done: make(chan struct{})}
-		c.lru.Add(key, r)
-	}
-	c.mu.Unlock()
-	if ok {
+	for {
+		c.mu.Lock()
+		r, ok := c.lru.Get(key)
+		if !ok {
+			r = &result[V]{done: make(chan struct{})}
+			c.lru.Add(key, r)
+		}
+		c.mu.Unlock()
+		if !ok {
+			return c.make(ctx, key, r, create)
+		}
 		select {
 		case <-r.done:
-			if r.err == nil {
-				return r.v, nil
+			if !r.left {
+				return r.v, r.err
 			}
-			return create()
 		case <-ctx.Done():
 			var none V
 			return none, ctx.Err()
 		}
 	}
+}
+
+// make makes a result for everybody.
+func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create func() (V, error)) (V, error) {
 	r.v, r.err = create()
-	close(r.done)
+	defer close(r.done) // after an error is forgotten
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.err != nil {
+		r.left = ctx.Err() != nil
 		c.forget(key, r)
 		return r.v, r.err
 	}
@@ -97,33 +106,36 @@ func (c *shared[K, V]) drop(r *result[V]) {
 // pages reads entries without their bodies for many streams at once.
 type pages struct {
 	journal.Reader
-	known *shared[pageKey, []journal.Entry]
+	known   *shared[pageKey, page]
+	version uint64 // of the topic, as alarm has it
 }
 
-// pageKey names a page by the entry before it.
+// pageKey names a page by the version of its topic and the entry before it. So no page outlives a
+// change of the topic, be it a notification or its removal.
 type pageKey struct {
-	topic string
-	after place
+	topic   string
+	version uint64
+	after   place
 }
 
-// errHead says that nothing follows. It is not kept: something will.
-type errHead struct{}
+// page is what follows an entry: entries, nothing yet, or what happened to them instead.
+type page struct {
+	entries []journal.Entry
+	err     error
+}
 
-func (errHead) Error() string { return "nothing follows yet" }
-
-// Read is that of journal.Reader, without bodies. Entries never change, so a page may be an old
-// one; it may be shorter than what there is by now.
+// Read is that of journal.Reader, without bodies. The page may be shorter than what there is by
+// now: then the topic has a newer version.
 func (p pages) Read(ctx context.Context, topic string, after journal.Anchor, most int, _ int64) ([]journal.Entry, error) {
-	entries, err := p.known.get(ctx, pageKey{topic, place{after.Position, after.Nonce}}, func() ([]journal.Entry, error) {
+	known, err := p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
 		entries, err := p.Reader.Read(ctx, topic, after, most, 0)
-		if err == nil && len(entries) == 0 {
-			err = errHead{}
+		if _, gone := journal.ReadOn(err); gone || errors.Is(err, journal.ErrRolledBack) {
+			return page{nil, err}, nil
 		}
-		return entries, err
+		return page{entries, nil}, err
 	})
-	entries = entries[:min(len(entries), most)]
-	if _, ok := err.(errHead); ok { //nolint:errorlint // it is never wrapped
-		return nil, nil
+	if err == nil {
+		err = known.err
 	}
-	return entries, err
+	return known.entries[:min(len(known.entries), most)], err
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rshub/rshub/journal"
@@ -27,8 +28,11 @@ const (
 const streamEntries = 64
 
 // small is the longest event that streams may have on their way to a reader without being
-// counted, in bytes.
+// counted, in bytes as they are sent.
 const small = 16 << 10
+
+// chargeAgain is when a stream asks again whether its reader may have more of what was there before it.
+const chargeAgain = time.Second
 
 // ErrDraining says that the hub is shutting down. Another hub, or this one after its restart, goes on.
 var ErrDraining = errors.New("the hub is shutting down")
@@ -42,22 +46,31 @@ type stream struct {
 	meta   bool
 	told   string    // the position that the reader has
 	asked  time.Time // when Reader.Allowed was asked
+	from   Reader
+	full   bool // the reader may have no more of what it missed, for now
+
+	// What Open says.
+	id      uint64
+	began   time.Time
+	sent    sent
+	behind  atomic.Bool
+	blocked atomic.Pointer[time.Time] // since when it writes; nil: it does not
 }
 
 // follower is the cursor of a stream in one topic.
 type follower struct {
 	cursor
-	mu    sync.Mutex
-	moved bool // the topic may have changed since it was read
+	missed journal.Position // of the last entry that was there before the stream
+	gaps   int              // how many gaps were written since the last entry
+	mu     sync.Mutex
+	due    uint64 // the version of the topic that has to be read; 0: none
 }
 
-// wake has a topic read again.
-func (st *stream) wake(topic string) {
+// wake has a version of a topic read.
+func (st *stream) wake(topic string, version uint64) {
 	for _, f := range st.topics {
 		if f.topic == topic {
-			f.mu.Lock()
-			f.moved = true
-			f.mu.Unlock()
+			f.again(version)
 		}
 	}
 	select {
@@ -66,13 +79,20 @@ func (st *stream) wake(topic string) {
 	}
 }
 
-// take reports whether the topic may have changed, and forgets it.
-func (f *follower) take() bool {
+// take returns the version of the topic that has to be read, and forgets it. 0: there is none.
+func (f *follower) take() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	moved := f.moved
-	f.moved = false
-	return moved
+	due := f.due
+	f.due = 0
+	return due
+}
+
+// again has a version of the topic read, unless a newer one is to be.
+func (f *follower) again(version uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.due = max(f.due, version)
 }
 
 // Stream writes events until the reader goes away, takes nothing for Options.Stall, may read no
@@ -90,7 +110,7 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 		return err
 	}
 	defer done()
-	st := &stream{s: s, asked: time.Now(), bell: make(chan struct{}, 1), meta: q.Meta, out: s.steadily(w)}
+	st := &stream{s: s, began: time.Now(), asked: time.Now(), bell: make(chan struct{}, 1), meta: q.Meta, out: s.steadily(w), from: from}
 	for _, topic := range q.Topics {
 		f, err := s.begins(r.Context(), topic, q, r.Header.Get("Last-Event-ID"))
 		if err != nil {
@@ -114,9 +134,11 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 		st.told = st.position()
 		first = fmt.Sprintf("retry: %d\nid: %s\n\n", reconnect.Milliseconds(), st.told)
 	}
-	if st.write([]byte(first)) == nil {
-		st.run(r.Context(), from)
+	why := EndReader
+	if err := st.write([]byte(first)); err == nil {
+		why = st.run(r.Context())
 	}
+	s.ends.add(why)
 	return nil
 }
 
@@ -140,7 +162,7 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{cursor: cursor{journal: s.pages, topic: topic, at: head.Last}, moved: true}
+	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, missed: head.Last.Position}
 	after := q.After
 	if lastEventID != "" {
 		if after, err = ParsePosition(lastEventID); err != nil {
@@ -187,14 +209,15 @@ func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Hea
 	return nil
 }
 
-// run writes what there is, and waits for more.
-func (st *stream) run(ctx context.Context, from Reader) {
+// run writes what there is, and waits for more. It returns why the stream ended.
+func (st *stream) run(ctx context.Context) End {
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
 	for {
-		if asked := time.Now(); from.Allowed != nil && asked.Sub(st.asked) >= beat {
-			if st.asked = asked; !from.Allowed() {
-				return
+		st.full = false
+		if asked := time.Now(); st.from.Allowed != nil && asked.Sub(st.asked) >= beat {
+			if st.asked = asked; !st.from.Allowed() {
+				return EndDenied
 			}
 		}
 		more, err := st.turn(ctx)
@@ -202,28 +225,34 @@ func (st *stream) run(ctx context.Context, from Reader) {
 			err = st.flush()
 		}
 		if err != nil || ctx.Err() != nil {
-			return
+			return ended(err)
 		}
 		select {
 		case <-st.s.draining:
 			if st.write(fmt.Appendf(nil, "retry: %d\n\n", spread().Milliseconds())) == nil {
 				_ = st.out.rc.Flush() // the reader comes again in any case
 			}
-			return
+			return EndDrained
 		default:
 		}
 		if more {
 			continue
 		}
+		st.behind.Store(st.full)
+		var again <-chan time.Time
+		if st.full {
+			again = time.After(chargeAgain)
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return EndReader
 		case <-st.s.draining:
 		case <-st.bell:
+		case <-again:
 		case <-timer.C:
 			timer.Reset(beat)
-			if st.write([]byte(":\n\n")) != nil {
-				return
+			if err := st.write([]byte(":\n\n")); err != nil {
+				return ended(err)
 			}
 		}
 	}
@@ -232,85 +261,102 @@ func (st *stream) run(ctx context.Context, from Reader) {
 // turn writes a page of each topic that may have changed. More says that there may be more.
 func (st *stream) turn(ctx context.Context) (more bool, err error) {
 	for _, f := range st.topics {
-		if !f.take() {
+		version := f.take()
+		if version == 0 {
 			continue
 		}
-		n, err := st.page(ctx, f)
+		st.behind.Store(true)
+		n, err := st.page(ctx, f, version)
 		if err != nil {
 			return false, err
 		}
 		if n > 0 {
 			more = true
-			f.again()
+			f.again(version)
 		}
 	}
 	return more, nil
 }
 
-// page writes what comes next in one topic, and returns how much that was. An error ends the
-// stream. If the store does not answer, nothing comes, and the next beat asks again.
-func (st *stream) page(ctx context.Context, f *follower) (n int, err error) {
+// page writes what comes next in a version of one topic, and returns how much that was. An error
+// ends the stream. If the store does not answer, nothing comes, and the next beat asks again.
+func (st *stream) page(ctx context.Context, f *follower, version uint64) (n int, err error) {
 	next := f.cursor // f goes on step by step, so that each event has its position
+	pages := st.s.pages
+	pages.version = version
+	next.journal = pages
 	items, err := next.read(ctx, streamEntries, 0)
 	if err != nil {
-		f.again()
+		f.again(version)
 		return 0, ctx.Err()
 	}
+	told := f.gaps
 	for i := range items {
 		it, large := &items[i], func() {}
+		if it.gap != nil && told > 0 { // before the stream had to wait for its charge
+			told--
+			continue
+		}
 		var text []byte
 		if it.gap == nil {
 			if text, large, err = st.event(ctx, f.topic, &it.entry); err != nil {
 				it.gap = missing(&it.entry, err)
 			}
 			if err != nil && it.gap == nil {
-				f.again()
+				f.again(version)
 				return 0, ctx.Err()
 			}
-			f.at = it.entry.Anchor()
+			if it.gap == nil && it.entry.Position <= f.missed && st.from.charge(int64(len(text))) != nil {
+				large()
+				f.again(version)
+				st.full = true
+				return 0, nil // what was written before it is flushed
+			}
+			f.at, f.gaps = it.entry.Anchor(), 0
 		}
 		if it.gap != nil {
 			text = gapEvent(f.topic, it.gap)
+			f.gaps++
 		}
 		if i+1 == len(items) {
-			f.at, f.skipped = next.at, next.skipped
+			f.at, f.skipped, f.gaps = next.at, next.skipped, 0
 		}
 		err = st.send(text)
 		large()
 		if err != nil {
 			return i, err
 		}
+		st.count(it.gap != nil)
 		f.skipped = nil
 	}
 	return len(items), nil
 }
 
-// again has a topic read at the next beat.
-func (f *follower) again() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.moved = true
+// count counts an event.
+func (st *stream) count(gap bool) {
+	for _, of := range []*sent{&st.sent, &st.s.sent} {
+		if gap {
+			of.gaps.Add(1)
+		} else {
+			of.notifications.Add(1)
+		}
+	}
 }
 
 // event returns the event of an entry, and what to call when it is written. A slow reader holds
 // one event; if there are too many large ones on their way, the reader gets the address of the
 // document instead.
 func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (text []byte, written func(), err error) {
-	n := min(e.Size, st.s.o.MaxBytes)
-	if st.meta || n <= small {
-		text, err = st.s.event(ctx, topic, e, st.meta)
+	text, err = st.s.event(ctx, topic, e, st.meta)
+	n := int64(len(text))
+	if err != nil || n <= small {
 		return text, func() {}, err
 	}
-	if !st.s.unread.TryAcquire(n) {
-		text, err = st.s.event(ctx, topic, e, true)
-		return text, func() {}, err
+	if st.s.unread.TryAcquire(n) {
+		return text, func() { st.s.unread.Release(n) }, nil
 	}
-	written = func() { st.s.unread.Release(n) }
-	if text, err = st.s.event(ctx, topic, e, false); err != nil {
-		written()
-		return nil, func() {}, err
-	}
-	return text, written, nil
+	text, err = st.s.event(ctx, topic, e, true)
+	return text, func() {}, err
 }
 
 // send writes an event and the position behind it.
@@ -339,10 +385,18 @@ func (st *stream) flush() error {
 			return err
 		}
 	}
+	began := time.Now()
+	st.blocked.Store(&began)
+	defer st.blocked.Store(nil)
 	return st.out.rc.Flush()
 }
 
 func (st *stream) write(b []byte) error {
-	_, err := st.out.Write(b)
+	began := time.Now()
+	st.blocked.Store(&began)
+	n, err := st.out.Write(b)
+	st.blocked.Store(nil)
+	st.sent.bytes.Add(uint64(n))   //nolint:gosec // never negative
+	st.s.sent.bytes.Add(uint64(n)) //nolint:gosec // never negative
 	return err
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,12 +37,15 @@ type tail struct {
 func (w *world) serve() *http.Client {
 	mux := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		q, err := ParseQuery(r.URL.Query())
+		from := Reader{Name: cmp.Or(r.Header.Get("X-From"), "192.0.2.1"), Address: "192.0.2.1", Charge: w.charge}
 		switch {
 		case err != nil:
 		case r.URL.Query().Has(paramSince):
-			err = w.Changes(rw, r, q, Reader{Name: "192.0.2.1"})
+			err = w.Changes(rw, r, q, from)
+		case q.Latest, q.ID != [16]byte{}:
+			err = w.Document(rw, r, q, from)
 		default:
-			err = w.Stream(rw, r, q, Reader{Address: "192.0.2.1"})
+			err = w.Stream(rw, r, q, from)
 		}
 		if err != nil {
 			http.Error(rw, err.Error(), http.StatusTeapot)
@@ -307,14 +311,14 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		tails[0].cancel()
 		synctest.Wait()
-		if n := w.Streams(); n != 2 {
+		if n := w.Stats().Open; n != 2 {
 			t.Errorf("%d streams are left", n)
 		}
 		w.Drain()
 		synctest.Wait()
 		for range tails[1].events {
 		}
-		if n := w.Streams(); n != 0 || tails[1].retry == "" || tails[1].retry == "2000" {
+		if n := w.Stats().Open; n != 0 || tails[1].retry == "" || tails[1].retry == "2000" {
 			t.Errorf("%d streams are left, retry: %s", n, tails[1].retry)
 		}
 		rec := httptest.NewRecorder()
@@ -342,7 +346,7 @@ func TestStalledReader(t *testing.T) {
 			tl.wantNotification(w.publish(minute(10+i), minute(11+i), strings.Repeat("b", 900)))
 		}
 		time.Sleep(2 * w.o.Stall)
-		if n := w.Streams(); n != 1 {
+		if n := w.Stats().Open; n != 1 {
 			t.Errorf("%d streams", n)
 		}
 	})

@@ -17,36 +17,60 @@ const sweepEvery = 5 * time.Second
 // alarm wakes streams whose topics may have changed. It may be shared between goroutines.
 type alarm struct {
 	mu      sync.Mutex
-	waiting map[string]map[*stream]struct{} // by topic
-	topics  [journal.Partitions]int         // how many topics of a partition have streams
+	waiting map[string]*watched     // by topic
+	topics  [journal.Partitions]int // how many topics of a partition have streams
+	version uint64                  // the last one that was given to a topic
+	streams map[uint64]*stream      // all of them, by id
+	ids     uint64                  // the last one that was given to a stream
 }
 
-func newAlarm() alarm { return alarm{waiting: make(map[string]map[*stream]struct{})} }
+// watched is a topic that has streams.
+type watched struct {
+	// version names what the journal has of the topic: after a change it is another one.
+	version uint64
+	streams map[*stream]struct{}
+}
+
+func newAlarm() alarm {
+	return alarm{waiting: make(map[string]*watched), streams: make(map[uint64]*stream)}
+}
+
+// next returns a version that no topic had.
+func (a *alarm) next() uint64 {
+	a.version++
+	return a.version
+}
 
 // add has st woken from now on.
 func (a *alarm) add(st *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range st.topics {
-		topic := st.topics[i].topic
-		if a.waiting[topic] == nil {
-			a.waiting[topic] = make(map[*stream]struct{})
-			a.topics[journal.Partition(journal.TopicID(topic))]++
+	for _, f := range st.topics {
+		w := a.waiting[f.topic]
+		if w == nil {
+			w = &watched{version: a.next(), streams: make(map[*stream]struct{})}
+			a.waiting[f.topic] = w
+			a.topics[journal.Partition(journal.TopicID(f.topic))]++
 		}
-		a.waiting[topic][st] = struct{}{}
+		w.streams[st] = struct{}{}
+		f.again(w.version)
 	}
+	a.ids++
+	st.id = a.ids
+	a.streams[st.id] = st
 }
 
 // remove ends that.
 func (a *alarm) remove(st *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range st.topics {
-		topic := st.topics[i].topic
-		delete(a.waiting[topic], st)
-		if len(a.waiting[topic]) == 0 && a.waiting[topic] != nil {
-			delete(a.waiting, topic)
-			a.topics[journal.Partition(journal.TopicID(topic))]--
+	delete(a.streams, st.id)
+	for _, f := range st.topics {
+		w := a.waiting[f.topic]
+		delete(w.streams, st)
+		if len(w.streams) == 0 {
+			delete(a.waiting, f.topic)
+			a.topics[journal.Partition(journal.TopicID(f.topic))]--
 		}
 	}
 }
@@ -55,8 +79,13 @@ func (a *alarm) remove(st *stream) {
 func (a *alarm) ring(topic string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for st := range a.waiting[topic] {
-		st.wake(topic)
+	w := a.waiting[topic]
+	if w == nil {
+		return
+	}
+	w.version = a.next()
+	for st := range w.streams {
+		st.wake(topic, w.version)
 	}
 }
 

@@ -99,7 +99,7 @@ func settings(c *Config) []setting {
 		{name: "stream-stall", arg: "DURATION", help: "a reader that takes nothing for this time is ended", def: "15s", set: one(atLeast("1s", quantity.Duration), &c.StreamStall)},
 		{name: "max-streams", arg: "N", help: "streams at once, which do not count among the connections of the public listener; 0: no limit", def: "10000", set: one(parseCount, &c.MaxStreams)},
 		{name: "max-streams-per-address", arg: "N", help: "streams at once for one address; 0: no limit", def: "100", dev: "0", set: one(parseCount, &c.MaxStreamsPerAddress)},
-		{name: "max-history", arg: "N", help: "answers about the changes since a time that are written at once, a quarter of them for one requester; 0: no limit", def: "8", dev: "0", set: one(parseCount, &c.MaxHistory)},
+		{name: "max-history", arg: "N", help: "answers about the past that the hub works on at once; eight times as many may wait for slow readers, a quarter of this number for one requester; 0: no limit", def: "8", dev: "0", set: one(parseCount, &c.MaxHistory)},
 		{name: "egress-proxy", arg: "URL", help: "proxy for calls to callbacks and topics: http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if needed", auto: "none", set: one(parseProxy, &c.EgressProxy), hide: hideUser},
 		{name: "require-https-for-secrets", help: "refuse hub.secret in requests that did not come over https, here or at a trusted proxy, or whose callback is not https", def: "false", set: one(parseBool, &c.RequireHTTPSForSecrets)},
 		{name: "ca-file", arg: "FILE", help: "certificate authorities (PEM) trusted for callbacks, topics and the collector of traces, besides the system's", auto: "none", set: one(anyText, &c.CAFile)},

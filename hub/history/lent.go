@@ -1,0 +1,113 @@
+package history
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// lent has the long notifications that answers are reading, each once for all its readers: all of them
+// hear of it at the same moment. It may be shared between goroutines.
+type lent struct {
+	most   int64
+	memory *semaphore.Weighted
+	mu     sync.Mutex
+	loans  map[place]*loan
+}
+
+// loan is one of them.
+type loan struct {
+	readers int // lent.mu guards it
+	done    chan struct{}
+	body    []byte
+	err     error
+	left    bool // whoever read it went away
+}
+
+func newLent(most int64) lent {
+	most = max(most, 1)
+	return lent{most: most, memory: semaphore.NewWeighted(most), loans: make(map[place]*loan)}
+}
+
+// get returns the body of an entry, which read reads unless somebody has it. The turn of the answer rests
+// while it waits. The caller does not change the body, and calls free when it needs it no more.
+func (l *lent) get(ctx context.Context, t *turn, e *journal.Entry, read func() ([]byte, error)) (body []byte, free func(), err error) {
+	key, n := place{e.Position, e.Nonce}, min(e.Size, l.most)
+	for {
+		l.mu.Lock()
+		b, ok := l.loans[key]
+		if !ok {
+			b = &loan{done: make(chan struct{})}
+			l.loans[key] = b
+		}
+		b.readers++
+		l.mu.Unlock()
+		if !ok {
+			l.fill(ctx, t, key, b, n, read)
+		}
+		free = sync.OnceFunc(func() { l.free(key, b, n) })
+		err = t.wait(ctx, b.done)
+		switch {
+		case err != nil:
+			free()
+			return nil, nil, err
+		case b.err == nil:
+			return b.body, free, nil
+		case !ok || !b.left:
+			return nil, nil, b.err
+		}
+	}
+}
+
+// fill reads a body. One that can't be read is not lent.
+func (l *lent) fill(ctx context.Context, t *turn, key place, b *loan, n int64, read func() ([]byte, error)) {
+	defer close(b.done)
+	if b.err = l.reserve(ctx, t, n); b.err == nil {
+		if b.body, b.err = read(); b.err != nil {
+			l.memory.Release(n)
+		}
+	}
+	if b.err != nil {
+		b.left = ctx.Err() != nil
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.loans, key)
+	}
+}
+
+// reserve waits for n bytes of memory.
+func (l *lent) reserve(ctx context.Context, t *turn, n int64) error {
+	if l.memory.TryAcquire(n) {
+		return nil
+	}
+	t.rest()
+	if err := l.memory.Acquire(ctx, n); err != nil {
+		return err
+	}
+	if err := t.again(ctx); err != nil {
+		l.memory.Release(n)
+		return err
+	}
+	return nil
+}
+
+// free ends a reader's use of a loan.
+func (l *lent) free(key place, b *loan, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.readers--; b.readers > 0 {
+		return
+	}
+	select {
+	case <-b.done:
+	default: // it is being read, by one that still counts
+		return
+	}
+	if b.err == nil {
+		delete(l.loans, key)
+		l.memory.Release(n)
+	}
+}
