@@ -116,7 +116,7 @@ var table = map[string]room{
 
 	// Metrics of any program.
 	"internal/engine/figures":   {layer: "2", third: "prometheus"},
-	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
+	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub hub/history internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
 	"internal/program/app":      {layer: "3a", may: "hub/history admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3b", may: "admin internal/base/atomicfile internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},

@@ -80,6 +80,10 @@ type Options struct {
 	Subscribers func(topic string) (n int, ok bool)
 	// Fleet returns the state of all hubs on the store. Nil: there is no such call.
 	Fleet func(context.Context) Now
+	// Streams returns open streams of this hub whose ids are greater than after, by their ids, up to
+	// most of them, of one topic if that is not empty; and whether there are more. Nil: there is no
+	// such call.
+	Streams func(topic string, after uint64, most int) (list []Stream, more bool)
 	// Refusals returns what was refused in the last day, the latest first. Nil: there is no
 	// such call.
 	Refusals func(context.Context) ([]Refused, error)
@@ -216,6 +220,9 @@ func (a *api) table() []route {
 	}
 	if a.Fleet != nil {
 		rs = append(rs, route{http.MethodGet, "/api/v1/now", "how all hubs are: readiness, rates, what fails and lags, what is lost next, recent events", none, a.now})
+	}
+	if a.Streams != nil {
+		rs = append(rs, route{http.MethodGet, "/api/v1/streams", "the streams that readers have open at this hub, the oldest first, and how many each hub has", append([]string{"topic"}, paging...), a.listStreams})
 	}
 	if a.Refusals != nil {
 		rs = append(rs, route{http.MethodGet, "/api/v1/refusals", "what was refused in the last 24 hours, the latest first, with the sentence that the requester got", append([]string{"topic", "kind"}, paging...), a.listRefusals})

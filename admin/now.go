@@ -45,6 +45,7 @@ type HubNow struct {
 	Pending int `json:"pending"`
 	Ended   int `json:"ended"` // ended or expired, and kept for 7 days
 	Topics  int `json:"topics"`
+	Streams int `json:"streams"` // that readers have open
 	Hosts   int `json:"hosts"`
 	Suspect int `json:"suspect_hosts"` // of these, time out or cannot be connected to
 

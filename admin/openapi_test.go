@@ -56,6 +56,7 @@ var answers = map[string]struct{ takes, gives any }{
 	"GET /api/v1/notifications/{id}/document":      {nil, "*/*"},
 	"GET /api/v1/notifications/{id}/subscriptions": {nil, Page[Receiver]{}},
 	"GET /api/v1/now":                              {nil, Now{}},
+	"GET /api/v1/streams":                          {nil, StreamsPage{}},
 	"GET /api/v1/refusals":                         {nil, RefusedPage{}},
 	"GET /api/v1/publishers":                       {nil, Publishers{}},
 	"GET /api/v1/settings":                         {nil, Page[Setting]{}},
@@ -88,7 +89,8 @@ func whole(t *testing.T) Options {
 	t.Helper()
 	return Options{
 		Topics: &memory{}, Subscriptions: &memory{}, Info: func(context.Context) Info { return Info{Nodes: []Node{{}}} },
-		Fleet: func(context.Context) Now { return Now{} }, Refusals: func(context.Context) ([]Refused, error) { return nil, nil },
+		Streams: func(string, uint64, int) ([]Stream, bool) { return nil, false },
+		Fleet:   func(context.Context) Now { return Now{} }, Refusals: func(context.Context) ([]Refused, error) { return nil, nil },
 		Publishers: func(context.Context) Publishers { return Publishers{} }, Settings: func() []Setting { return nil },
 		Reload: func() []Reloaded { return nil }, Backup: func(context.Context) (*Backup, error) { return nil, ErrBackupRuns },
 		Upgrades: &Upgrades{func(context.Context) (Upgrade, error) { return Upgrade{}, nil }, func(context.Context) error { return nil }},

@@ -283,6 +283,19 @@ func (u *ui) refusals(r *http.Request) (view, error) {
 	}{l, all.Kept, all.Since, all.LeftOut}}, err
 }
 
+func (u *ui) streams(r *http.Request) (view, error) {
+	l, err := lists[admin.Stream](u, r, apiPath+"streams", "topic")
+	var all admin.StreamsPage
+	if err == nil {
+		err = u.get(r, apiPath+"streams", url.Values{"limit": {"1"}}, &all)
+	}
+	return view{Page: "streams", Title: "Streams", Live: true, Data: struct {
+		list[admin.Stream]
+		Hubs      []admin.HubStreams
+		HubsError string
+	}{l, all.Hubs, all.HubsError}}, err
+}
+
 func (u *ui) publishers(r *http.Request) (view, error) {
 	var p admin.Publishers
 	err := u.get(r, apiPath+"publishers", nil, &p)

@@ -37,7 +37,7 @@ func New(api http.Handler) http.Handler {
 		"{$}": u.now, "login": u.login, "find": u.find,
 		"subscriptions": u.subscriptions, "subscriptions/{id}": u.subscription,
 		"topics": u.topics, "topics/{id}": u.topic, "notifications/{id}": u.notification,
-		"subscriptions/all": u.askMany, "refusals": u.refusals, "publishers": u.publishers, "settings": u.settings, "hub": u.hub,
+		"subscriptions/all": u.askMany, "refusals": u.refusals, "streams": u.streams, "publishers": u.publishers, "settings": u.settings, "hub": u.hub,
 	} {
 		mux.HandleFunc("GET "+admin.PagePath+path, u.show(show))
 	}

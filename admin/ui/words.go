@@ -17,7 +17,8 @@ import (
 
 // words are the functions that templates use.
 var words = template.FuncMap{
-	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText, "rate": quantity.RateText,
+	"ago": ago, "in": in, "seconds": seconds, "clock": clockTime, "bytes": quantity.BytesText,
+	"size": func(n uint64) string { return quantity.BytesText(int64(min(n, math.MaxInt64))) }, "rate": quantity.RateText,
 	"changes": func(c journal.Counts) string { return resourcesync.Counts(c).Words() },
 	"count":   count, "number": number, "reason": reason, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
 	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },

@@ -57,20 +57,23 @@ func onPublishers(environ []string, cmd *cobra.Command, run func(cmd *cobra.Comm
 }
 
 func tokenCreate(environ []string) *cobra.Command {
-	var topics []string
+	var topics, reads []string
 	cmd := &cobra.Command{
-		Use: "create NAME --topic PATTERN", Short: "Create a token for a publisher", Args: cli.Exactly("publisher"),
+		Use: "create NAME [--topic PATTERN] [--reads PATTERN]", Short: "Create a token for a publisher or a reader", Args: cli.Exactly("publisher"),
 		Long: `Creates a token for a publisher and prints it. With it the publisher may publish to
-the topics that match its patterns. The token is never shown again, because the file
-has only its SHA-256. A publisher that has a token already gets a second one, so that
+the topics that match --topic, and, where the hub has --stream=token, read the history
+of those that match --reads. The token is never shown again, because the file has only
+its SHA-256. A publisher that has a token already gets a second one, so that
 it can switch before you revoke the first.`,
 		Example: `  rshub token create library --topic 'https://example.org/changes/*'
+  rshub token create aggregator --reads 'https://example.org/*'
   rshub token create library > new-token`,
 	}
 	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`PATTERN` of topics that the publisher may publish to, such as https://example.org/*; repeatable")
+	cmd.Flags().StringArrayVar(&reads, "reads", nil, "`PATTERN` of topics whose history it may read; repeatable")
 	return onPublishers(environ, cmd, func(cmd *cobra.Command, path string, args []string) error {
 		name := args[0]
-		if err := checkPublisher(name, topics); err != nil {
+		if err := checkPublisher(name, topics, reads); err != nil {
 			return err
 		}
 		var random [tokenBytes]byte
@@ -79,7 +82,7 @@ it can switch before you revoke the first.`,
 		}
 		token := tokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
 		sum := sha256.Sum256([]byte(token))
-		if err := config.AddToken(path, name, topics, sum); err != nil {
+		if err := config.AddToken(path, name, topics, reads, sum); err != nil {
 			return tokenFailure(err)
 		}
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
@@ -91,7 +94,7 @@ it can switch before you revoke the first.`,
 }
 
 // checkPublisher refuses a name or topics that a hub would refuse.
-func checkPublisher(name string, topics []string) error {
+func checkPublisher(name string, topics, reads []string) error {
 	switch {
 	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name):
 		return cli.Fail(cli.ExitUsage, "%q can't be a publisher's name: logs and lists show it, so use printable characters only", name)
@@ -101,6 +104,9 @@ func checkPublisher(name string, topics []string) error {
 	if err := app.CheckPublishers([]config.Publisher{{Name: name, Topics: topics}}); err != nil {
 		return cli.Fail(cli.ExitUsage, "--topic: %w", err)
 	}
+	if err := app.CheckPublishers([]config.Publisher{{Name: name, Reads: reads}}); err != nil {
+		return cli.Fail(cli.ExitUsage, "--reads: %w", err)
+	}
 	return nil
 }
 
@@ -108,8 +114,8 @@ func tokenList(environ []string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the publishers and their tokens", Args: cobra.NoArgs,
-		Long: `Lists the publishers, the topics that they may publish to, and the first digits of
-each token's SHA-256, which ` + "`rshub token revoke`" + ` takes.`,
+		Long: `Lists the publishers, the topics that they may publish to and read, and the first
+digits of each token's SHA-256, which ` + "`rshub token revoke`" + ` takes.`,
 		Example: `  rshub token ls
   rshub token ls --json | jq -r .name`,
 	}
@@ -140,15 +146,16 @@ func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error 
 			if p.Secret != "" {
 				secret = "yes"
 			}
-			rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
+			rows = append(rows, []string{p.Name, strings.Join(p.Topics, " "), strings.Join(p.Reads, " "), strconv.Itoa(len(hashes)), strings.Join(hashes, " "), secret})
 			continue
 		}
 		err := cli.WriteJSON(out, struct {
 			Name   string   `json:"name"`
 			Topics []string `json:"topics"`
+			Reads  []string `json:"reads,omitempty"`
 			Tokens []string `json:"tokens"`
 			Signs  bool     `json:"signs"`
-		}{p.Name, p.Topics, hashes, p.Secret != ""})
+		}{p.Name, p.Topics, p.Reads, hashes, p.Secret != ""})
 		if err != nil {
 			return err
 		}
@@ -156,7 +163,7 @@ func printPublishers(out io.Writer, list []config.Publisher, asJSON bool) error 
 	if asJSON {
 		return nil
 	}
-	return cli.WriteTable(out, []string{"PUBLISHER", "TOPICS", "TOKENS", "SHA-256", "SECRET"}, rows)
+	return cli.WriteTable(out, []string{"PUBLISHER", "TOPICS", "READS", "TOKENS", "SHA-256", "SECRET"}, rows)
 }
 
 func tokenRevoke(environ []string) *cobra.Command {

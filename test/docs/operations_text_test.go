@@ -108,7 +108,7 @@ func TestSettingsKeepTheContract(t *testing.T) {
 // operatorCommands are the commands of package cli.
 func operatorCommands() *cobra.Command {
 	env := cli.Env{Getenv: func(string) string { return "" }}
-	return cli.Root("rshub", "", "dev", cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env), cli.Backup(env), cli.Upgrade(env), cli.Validate(), cli.Callback(), cli.Try(env), cli.Health("rshub", nil))
+	return cli.Root("rshub", "", "dev", cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Streams(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env), cli.Backup(env), cli.Upgrade(env), cli.Validate(), cli.Callback(), cli.Try(env), cli.Health("rshub", nil))
 }
 
 // flagsOf returns the flags of a command and of all below it.

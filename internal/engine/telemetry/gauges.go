@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/engine/figures"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -17,6 +18,8 @@ const (
 	spanName = "rshub_subscription_lag_seconds"
 
 	pausedHelp = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
+	eventsHelp = "Events that were written to streams."
+	endsHelp   = "Streams that ended, by reason: their reader went away, took nothing for --stream-stall or may read no more, or the hub shut down."
 	statesHelp = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
 )
 
@@ -56,6 +59,17 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_bodies_in_flight_bytes", "Bytes of the distinct bodies in memory that deliveries use.", nil, figures.Number(&n.Delivery.BytesInFlight))
 	gauge("rshub_bodies_cached_bytes", "Bytes of all bodies in memory.", nil, figures.Number(&n.Delivery.BytesCached))
 	gauge("rshub_results_uncommitted", "Results of deliveries that the store has not acknowledged yet.", nil, figures.Number(&n.Delivery.Uncommitted))
+
+	gauge("rshub_streams", "Open streams.", nil, figures.Number(&n.Streams.Open))
+	gauge("rshub_streams_max", "How many streams may be open (--max-streams); 0: no limit.", nil, figures.Number(&n.Streams.Most))
+	gauge("rshub_streams_behind", "Open streams whose readers do not have all yet.", nil, figures.Number(&n.Streams.Behind))
+	event := func(name string) prometheus.Labels { return prometheus.Labels{"event": name} }
+	m.set.Count("rshub_stream_events_total", eventsHelp, event(history.NameNotification), figures.Number(&n.Streams.Notifications))
+	m.set.Count("rshub_stream_events_total", eventsHelp, event(history.NameGap), figures.Number(&n.Streams.Gaps))
+	m.set.Count("rshub_stream_bytes_total", "Bytes that were written to streams.", nil, figures.Number(&n.Streams.Bytes))
+	for _, why := range history.Ends() {
+		m.set.Count("rshub_streams_ended_total", endsHelp, reason(string(why)), func() float64 { return float64(n.Streams.Ended[why]) })
+	}
 
 	gauge("rshub_journal_topics", "Topics of this hub's shards that retain notifications.", nil, figures.Number(&n.Journal.Topics))
 	gauge("rshub_journal_notifications", "Notifications that these topics retain.", nil, figures.Number(&n.Journal.Entries))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
+	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -31,6 +32,8 @@ type Now struct {
 	Subscriptions subscriptions.Counts
 	Delivery      delivery.Stats
 	Lags          delivery.LagReport
+	// Streams are the counts of streams.
+	Streams history.Stats
 	// Journal is what the topics of this hub retain.
 	Journal admin.JournalNow
 	// FirstLoss is when the next notification is lost; zero: none is in sight.

@@ -56,12 +56,12 @@ type App struct {
 	reloads       reloads
 	backups       backups
 	hub           *hub.Handler
-	history       *history.Service
 	draining      atomic.Bool
 	stopped       atomic.Bool
 	shards        atomic.Pointer[shards]                // nil until startParts has made them
 	dispatcher    atomic.Pointer[delivery.Dispatcher]   // the same
 	service       atomic.Pointer[subscriptions.Service] // the same
+	history       atomic.Pointer[history.Service]       // the same
 	traces        *telemetry.Traces                     // nil: nothing is traced
 	fleet         *fleet
 	recent        recent // what happened in the last hour
@@ -236,7 +236,7 @@ func (a *App) Failed() <-chan error { return a.failed }
 func (a *App) Stop(ctx context.Context) error {
 	if a.hub != nil {
 		a.hub.SetDraining(true)
-		a.history.Drain()
+		a.history.Load().Drain()
 	}
 	a.draining.Store(true)
 	limit, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopGrace)

@@ -141,6 +141,9 @@ func (f *fleet) sumUp(ctx context.Context) *summary {
 		c := service.Counts()
 		s.Pending, s.Ended = c.Pending, c.Ended
 	}
+	if h := a.history.Load(); h != nil {
+		s.Streams = h.Stats().Open
+	}
 	d := a.dispatcher.Load()
 	if d == nil {
 		return s

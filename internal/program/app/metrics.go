@@ -27,6 +27,9 @@ func (a *App) now(ctx context.Context) telemetry.Now {
 	if d := a.dispatcher.Load(); d != nil {
 		n.Delivery, n.Lags = d.Stats(), d.LagReport()
 	}
+	if h := a.history.Load(); h != nil {
+		n.Streams = h.Stats()
+	}
 	if s := a.shards.Load(); s != nil {
 		n.ShardsOwned, n.HubsLive = s.keeper.Owned(), s.keeper.Live()
 	}

@@ -36,6 +36,7 @@ func (o operator) handler() http.Handler {
 		Info:     o.app.info,
 		Fleet:    o.app.fleet.now,
 		Metrics:  o.app.metrics.Handler(),
+		Streams:  o.streams,
 		Refusals: o.app.refusals.list, Publishers: o.app.fleet.publishers, Settings: o.listSettings, Answers: o.answers,
 		Subscribers: func(topic string) (int, bool) {
 			shards := o.app.shards.Load()
@@ -58,6 +59,22 @@ func (o operator) listSettings() []admin.Setting {
 		list = append(list, admin.Setting{Name: o.Name, Value: o.Text(), About: o.Auto, From: o.From, Default: o.Default})
 	}
 	return list
+}
+
+// streams returns open streams of this hub.
+func (o operator) streams(topic string, after uint64, most int) (list []admin.Stream, more bool) {
+	h := o.app.history.Load()
+	if h == nil {
+		return nil, false
+	}
+	open, more := h.List(topic, after, most)
+	for _, st := range open {
+		list = append(list, admin.Stream{
+			ID: st.ID, Node: o.app.self().ID, Topics: st.Topics, Requester: st.Address, Reader: st.Reader, OpenedAt: st.Since.UTC(),
+			Notifications: st.Notifications, Gaps: st.Gaps, Bytes: st.Bytes, Behind: st.Behind, BlockedSeconds: st.Blocked.Seconds(),
+		})
+	}
+	return list, more
 }
 
 // answers returns what a callback answered to its latest failed deliveries.

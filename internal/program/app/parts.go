@@ -49,7 +49,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.shards.Store(shards)
 	service := a.subscriptions(client, budget, topics, shards)
 	a.service.Store(service)
-	a.history = newHistory(a)
+	a.history.Store(newHistory(a))
 	if a.hub, err = a.hubHandler(client, topics, service, shards); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.stops.background(ctx, "shards", shards.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
-	a.stops.background(ctx, "streams", a.history.Run, a.failed)
+	a.stops.background(ctx, "streams", a.history.Load().Run, a.failed)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		Live:                   shards.keeper.Live,
 		Clock:                  a.clock,
 		MaxBody:                a.cfg.MaxBody,
-		History:                a.history,
+		History:                a.history.Load(),
 		Read:                   hub.ReadAccess(a.cfg.Stream),
 		ReadOrigins:            a.cfg.StreamOrigin,
 		ReadBytes:              readRate(&a.cfg, readEach),

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -32,10 +33,10 @@ var (
 )
 
 // AddToken adds the hash of a token to the publisher called name in the file at path. It
-// creates the publisher, and the file, if needed. The topics are patterns. For an existing
-// publisher they must be none or those that it has, so that its older tokens do not gain
-// topics.
-func AddToken(path, name string, topics []string, token [sha256.Size]byte) error {
+// creates the publisher, and the file, if needed. The topics that it may publish to, and those that it
+// reads, are patterns. For an existing publisher they must be none or those that it has, so that its
+// older tokens do not gain topics.
+func AddToken(path, name string, topics, reads []string, token [sha256.Size]byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return unwritable(path, err)
 	}
@@ -43,20 +44,32 @@ func AddToken(path, name string, topics []string, token [sha256.Size]byte) error
 		hash := fmt.Sprintf("%x", token)
 		i, err := find(list, name)
 		if err != nil {
-			if len(topics) == 0 {
-				return nil, fmt.Errorf("%w, and a new one needs the topics that it may publish to (--topic)", err)
+			if len(topics) == 0 && len(reads) == 0 {
+				return nil, fmt.Errorf("%w, and a new one needs the topics that it may publish to (--topic) or read (--reads)", err)
 			}
-			item := mapping(scalar("name"), scalar(name), scalar("topics"), sequence(topics...), scalar("token_sha256"), sequence(hash))
+			item := mapping(scalar("name"), scalar(name))
+			for _, of := range []struct {
+				key      string
+				patterns []string
+			}{{"topics", topics}, {"reads", reads}} {
+				if len(of.patterns) > 0 {
+					item.Content = append(item.Content, scalar(of.key), sequence(of.patterns...))
+				}
+			}
+			item.Content = append(item.Content, scalar("token_sha256"), sequence(hash))
 			all := child(root, "publishers", sequence())
 			if len(all.Content) == 0 {
 				all.Style = 0 // not []
 			}
 			all.Content = append(all.Content, item)
-			return append(list, Publisher{Name: name, Topics: topics, TokenSHA256: [][32]byte{token}}), nil
+			return append(list, Publisher{Name: name, Topics: topics, Reads: reads, TokenSHA256: [][32]byte{token}}), nil
 		}
 		if p := &list[i]; len(topics) > 0 && !sameSet(topics, p.Topics) {
 			return nil, fmt.Errorf("%w: publisher %q may publish to %s; leave --topic out to make another token for these, or change them in %s",
 				ErrRefusedChange, name, strings.Join(p.Topics, " "), path)
+		} else if len(reads) > 0 && !sameSet(reads, p.Reads) {
+			return nil, fmt.Errorf("%w: %q may read %s; leave --reads out to make another token for these, or change them in %s",
+				ErrRefusedChange, name, cmp.Or(strings.Join(p.Reads, " "), "nothing"), path)
 		}
 		item := child(root, "publishers", nil).Content[i]
 		hashes := child(item, "token_sha256", sequence())

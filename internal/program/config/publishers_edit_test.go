@@ -37,7 +37,7 @@ func readAll(t *testing.T, path string) string {
 // reads back as what was put in.
 func TestTokenFileIsMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "publishers.yaml")
-	if err := AddToken(path, "library", []string{everything}, sumA); err != nil {
+	if err := AddToken(path, "library", []string{everything}, nil, sumA); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(`# Who may publish with a credential, and to which topics. `+"`rshub token`"+` changes it,
@@ -84,10 +84,10 @@ publishers:
 			t.Fatal(err)
 		}
 	}
-	if err := AddToken(path, "library", nil, sumB); err != nil {
+	if err := AddToken(path, "library", nil, nil, sumB); err != nil {
 		t.Fatal(err)
 	}
-	if err := AddToken(path, "123", []string{"https://archive.example/*"}, sha256.Sum256([]byte("c"))); err != nil {
+	if err := AddToken(path, "123", []string{"https://archive.example/*"}, nil, sha256.Sum256([]byte("c"))); err != nil {
 		t.Fatal(err)
 	}
 	got := readAll(t, path)
@@ -127,7 +127,7 @@ func TestTokenChangesThatAreRefused(t *testing.T) {
 	one := fmt.Sprintf("publishers:\n- name: a\n  topics: '*'\n  token_sha256: [%x]\n", sumA)
 	shared := fmt.Sprintf("publishers:\n- name: a\n  topics: &t ['*']\n  token_sha256: &s [%x]\n- name: b\n  topics: *t\n  hmac_secret_file: publishers.yaml\n", sumA)
 	add := func(name string, topics ...string) func(string) error {
-		return func(path string) error { return AddToken(path, name, topics, sumB) }
+		return func(path string) error { return AddToken(path, name, topics, nil, sumB) }
 	}
 	revoke := func(name, prefix string) func(string) error {
 		return func(path string) error { _, err := RevokeToken(path, name, prefix); return err }
@@ -173,7 +173,7 @@ func TestTokenFileThatIsNotWritable(t *testing.T) {
 	}{
 		{unwritable("p", &fs.PathError{Op: "open", Path: "p.new", Err: syscall.EROFS}), "p is mounted read-only"},
 		{unwritable("p", &fs.PathError{Op: "open", Path: "p.new", Err: syscall.EACCES}), "this user may not change p"},
-		{AddToken("/sys/publishers.yaml", "a", []string{"*"}, sumA), " /sys/publishers.yaml"},
+		{AddToken("/sys/publishers.yaml", "a", []string{"*"}, nil, sumA), " /sys/publishers.yaml"},
 	} {
 		if !errors.Is(tc.err, ErrRefusedChange) || !strings.Contains(tc.err.Error(), tc.says) {
 			t.Errorf("not %q: %v", tc.says, tc.err)
@@ -185,7 +185,7 @@ func TestTokenFileThatIsNotWritable(t *testing.T) {
 func TestTokenInEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "# mine\n", "publishers:\n", "publishers: []\n", "# mine\npublishers: # none yet\n", "---\n# mine\n"} {
 		path := write(t, "publishers.yaml", text)
-		if err := AddToken(path, "a", []string{"*"}, sumA); err != nil {
+		if err := AddToken(path, "a", []string{"*"}, nil, sumA); err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
@@ -199,7 +199,7 @@ func TestTokenInEmptyFiles(t *testing.T) {
 func TestTokenFileStaysReadable(t *testing.T) {
 	text := "publishers: []\n#" + strings.Repeat("x", yamlfile.MaxSize-100) + "\n"
 	path := write(t, "publishers.yaml", text)
-	if err := AddToken(path, "a", []string{"*"}, sumA); !errors.Is(err, ErrRefusedChange) || readAll(t, path) != text {
+	if err := AddToken(path, "a", []string{"*"}, nil, sumA); !errors.Is(err, ErrRefusedChange) || readAll(t, path) != text {
 		t.Error(err)
 	}
 }
@@ -211,7 +211,7 @@ func TestTokenFollowsLinks(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := AddToken(link, "a", []string{"*"}, sumA); err != nil {
+	if err := AddToken(link, "a", []string{"*"}, nil, sumA); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -228,7 +228,7 @@ func TestTokensAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if err := AddToken(path, fmt.Sprint("p", i), []string{"*"}, sha256.Sum256([]byte{byte(i)})); err != nil {
+			if err := AddToken(path, fmt.Sprint("p", i), []string{"*"}, nil, sha256.Sum256([]byte{byte(i)})); err != nil {
 				t.Error(err)
 			}
 		})
@@ -259,7 +259,7 @@ func FuzzAddToken(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if added := AddToken(path, name, []string{topic}, sumB); added != nil {
+		if added := AddToken(path, name, []string{topic}, nil, sumB); added != nil {
 			if readAll(t, path) != text {
 				t.Errorf("refused (%v) and changed", added)
 			}
