@@ -37,7 +37,7 @@ type copyFlags struct {
 	maxFile           int64
 	maxEntries        int
 	maxTotal, minFree int64
-	baseline          string
+	baseline, changes string
 	selection         selectionFlags
 	dryRun, json      bool
 	call              cli.CallFlags
@@ -85,6 +85,7 @@ func (f *copyFlags) addCopy(flags *pflag.FlagSet) {
 // addBaseline adds the flags about the first copy.
 func (f *copyFlags) addBaseline(flags *pflag.FlagSet) {
 	flags.StringVar(&f.baseline, "baseline", "auto", "where the first copy comes `FROM`: list, dump or auto")
+	flags.StringVar(&f.changes, "changes", "auto", "where changed resources come `FROM` when Change Lists are read: list (one by one), dump (packages of the Change Dump) or auto (what costs less)")
 }
 
 // addSubscription adds the flags about receiving changes.
@@ -199,6 +200,13 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 		o.Baseline = destination.Baseline(f.baseline)
 	default:
 		return o, cli.Fail(cli.ExitUsage, "--baseline %q must be auto, list or dump", f.baseline)
+	}
+	switch f.changes {
+	case "", "auto":
+	case string(destination.ChangesList), string(destination.ChangesDump):
+		o.Changes = destination.Changes(f.changes)
+	default:
+		return o, cli.Fail(cli.ExitUsage, "--changes %q must be auto, list or dump", f.changes)
 	}
 	for _, m := range f.roots {
 		u, dir, ok := strings.Cut(m, "=")

@@ -83,6 +83,9 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	} else if r.Baseline != "" {
 		row(out, "baseline", r.Baseline)
 	}
+	if len(r.Sets) == 1 {
+		printChoices(out, "", r.Sets[0].Choices)
+	}
 	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, quantity.BytesText(r.Bytes), would))
 	row(out, "deleted", fmt.Sprintf("%d%s", r.Deleted, would))
 	row(out, "unchanged", r.Unchanged)
@@ -116,12 +119,20 @@ func printSets(out io.Writer, sets []destination.SetReport) {
 		if s.Baseline != "" {
 			row(out, "  baseline", s.Baseline)
 		}
+		printChoices(out, "  ", s.Choices)
 		if !s.Until.IsZero() {
 			row(out, "  in sync as of", s.Until.UTC().Format(time.RFC3339Nano))
 		}
 		if s.Error != "" {
 			row(out, "  failed", s.Error)
 		}
+	}
+}
+
+// printChoices prints a line for each choice between a list and a dump.
+func printChoices(out io.Writer, indent string, choices []destination.Choice) {
+	for _, c := range choices {
+		row(out, fmt.Sprintf("%s%s from", indent, c.For), fmt.Sprintf("the %s: %s", c.Used, c.Why))
 	}
 }
 

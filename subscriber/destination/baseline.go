@@ -61,26 +61,58 @@ var firstInstant = time.Unix(1, 0).UTC()
 // stopped.
 func (s *syncer) baseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
 	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
-	useDump := dump != "" && (list == "" || s.o.Baseline == BaselineDump ||
-		s.o.Baseline == BaselineAuto && st.BaselineAt.IsZero() && s.state.count() < 100 && s.reconciler.selector.All())
-	if useDump && !s.o.DryRun {
-		next, err := s.baselineFrom(ctx, set, resourcesync.ResourceDump, st, t)
+	docs, useDump, why := s.chooseBaseline(ctx, set, st)
+	if docs != nil {
+		defer docs.remove()
+	}
+	if useDump {
+		next, err := s.baselineFrom(ctx, set, resourcesync.ResourceDump, st, nil, t)
 		if err == nil || list == "" || ctx.Err() != nil || fatal(err) {
+			t.chooseBaseline("dump", why)
 			return next, err
 		}
+		why = fmt.Sprintf("the Resource Dump cannot be used: %v", err)
 		s.log.Warn("the Resource Dump could not be used; the Resource List is used instead", "event", "dump_failed", "dump", dump, "error", err)
+	}
+	if list != "" {
+		t.chooseBaseline("list", why)
 	}
 	switch {
 	case list != "":
-		return s.baselineFrom(ctx, set, resourcesync.ResourceList, st, t)
+		return s.baselineFrom(ctx, set, resourcesync.ResourceList, st, docs, t)
 	case dump != "":
 		return st, fmt.Errorf("a dry run does not fetch dumps, and no Resource List says what is in %s", dump)
 	}
 	return st, errNoBaseline
 }
 
-// baselineFrom makes a baseline from a Resource List or a Resource Dump.
-func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability string, st setState, t *tally) (setState, error) {
+// chooseBaseline decides between a Resource List and a Resource Dump, and says why if the set has
+// both. It returns the list if it has downloaded it.
+func (s *syncer) chooseBaseline(ctx context.Context, set namedSet, st setState) (docs *documents, useDump bool, why string) {
+	list, dump := set.Documents[resourcesync.ResourceList], set.Documents[resourcesync.ResourceDump]
+	switch {
+	case dump == "" || s.o.DryRun:
+		return nil, false, ""
+	case list == "":
+		return nil, true, ""
+	case s.o.Baseline != BaselineAuto:
+		return nil, s.o.Baseline == BaselineDump, "Options.Baseline says so"
+	case s.state.count() == 0 && s.reconciler.selector.All():
+		return nil, true, "the copy has no files yet"
+	case !s.needsBaseline(set, st):
+		return nil, false, "the list is compared with the copy"
+	}
+	docs, err := s.lists.download(ctx, list, resourcesync.ResourceList, setState{})
+	if err != nil {
+		return nil, false, "" // its use reports the error
+	}
+	useDump, why = s.cheaperDump(ctx, set, docs)
+	return docs, useDump, why
+}
+
+// baselineFrom makes a baseline from a Resource List or a Resource Dump, which may be downloaded
+// already.
+func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability string, st setState, docs *documents, t *tally) (setState, error) {
 	address, apply := set.Documents[capability], s.applyDump
 	var last setState
 	if capability == resourcesync.ResourceList {
@@ -89,11 +121,13 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 			last = st
 		}
 	}
-	docs, err := s.lists.download(ctx, address, capability, last)
-	if err != nil {
-		return st, err
+	if docs == nil {
+		var err error
+		if docs, err = s.lists.download(ctx, address, capability, last); err != nil {
+			return st, err
+		}
+		defer docs.remove()
 	}
-	defer docs.remove()
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}

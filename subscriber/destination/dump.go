@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -96,42 +97,77 @@ func (e *holeError) Error() string {
 
 // withPackage fetches a package, verifies it and opens it.
 func (l *lists) withPackage(ctx context.Context, e *resourcesync.Entry, capability string, use func(*resourcesync.DumpReader) error) error {
+	o, err := l.openPackage(ctx, e, capability)
+	if err != nil {
+		return err
+	}
+	defer o.close(ctx)
+	if err = use(o.DumpReader); err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the package %s: %w", e.Loc, err)
+	}
+	return err
+}
+
+// openedPackage is a package on disk.
+type openedPackage struct {
+	*resourcesync.DumpReader
+	f      *os.File
+	remove func(context.Context)
+}
+
+// close closes the package, and removes it. If ctx ended, it stays: the next run does not fetch it
+// again.
+func (o *openedPackage) close(ctx context.Context) {
+	_ = o.f.Close() // only read
+	o.remove(ctx)
+}
+
+// openPackage fetches a package, verifies it and opens it. The caller closes it.
+func (l *lists) openPackage(ctx context.Context, e *resourcesync.Entry, capability string) (*openedPackage, error) {
 	w := desiredFrom("", e)
 	name := partsDir + "/" + digest(w.url, 16) + whole
+	o := &openedPackage{remove: func(ctx context.Context) {
+		if ctx.Err() == nil {
+			_ = l.fetcher.tree.root.Remove(name)
+		}
+	}}
 	var err error
 	if _, there := l.fetcher.adopt(ctx, w, name); !there {
 		_, err = l.fetcher.fetchFrom(ctx, w, w.url, name)
 	}
 	if err == nil {
-		err = l.openPackage(name, capability, use)
+		o.f, err = l.fetcher.tree.root.Open(name)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		o.DumpReader, err = l.readPackage(o.f, capability)
+	}
+	if err == nil {
+		return o, nil
+	}
+	if o.f != nil {
+		_ = o.f.Close() // the first error says more
+	}
+	o.remove(ctx)
+	if ctx.Err() == nil {
 		err = fmt.Errorf("the package %s: %w", e.Loc, err)
 	}
-	if ctx.Err() == nil { // if interrupted, a package that is whole is not fetched again
-		_ = l.fetcher.tree.root.Remove(name)
-	}
-	return err
+	return nil, err
 }
 
-func (l *lists) openPackage(name, capability string, use func(*resourcesync.DumpReader) error) error {
-	f, err := l.fetcher.tree.root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
+// readPackage reads the head of a package.
+func (l *lists) readPackage(f *os.File, capability string) (*resourcesync.DumpReader, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d, err := resourcesync.NewDumpReader(f, info.Size(), resourcesync.DumpReadOptions{Limits: biglist.DumpLimits(l.most), AnyLoc: true})
 	if err != nil {
-		return biglist.Explain(err, l.most)
+		return nil, biglist.Explain(err, l.most)
 	}
 	if head := d.Head(); head.Capability != capability {
-		return fmt.Errorf("its manifest is a %q, not a %q", head.Capability, capability)
+		return nil, fmt.Errorf("its manifest is a %q, not a %q", head.Capability, capability)
 	}
-	return use(d)
+	return d, nil
 }
 
 // packed yields the entries of a package, with their content. Content that the package

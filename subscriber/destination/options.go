@@ -83,6 +83,9 @@ type Options struct {
 	// Baseline is where the first copy comes from: BaselineAuto, BaselineList or
 	// BaselineDump.
 	Baseline Baseline
+	// Changes is where the bytes of changed resources come from when Change Lists are pulled:
+	// ChangesAuto, ChangesList or ChangesDump.
+	Changes Changes
 	// Beside opens a copy that another process works on, by Follow or Sync, for Audit without
 	// repair. It uses a snapshot of the state, which the other process makes, and writes
 	// nothing to the copy. It has no effect if no other process has the copy.
@@ -148,7 +151,7 @@ type Baseline string
 
 // The kinds of Baseline.
 const (
-	BaselineAuto Baseline = ""     // a dump, if there is one and the copy has little of it; else the list
+	BaselineAuto Baseline = ""     // a dump, if the copy has no files yet, or if it costs less; else the list
 	BaselineList Baseline = "list" // the Resource List
 	BaselineDump Baseline = "dump" // the Resource Dump
 )
@@ -265,6 +268,8 @@ func (o *Options) check() error {
 		return errors.New("Options.MaxEntries is negative; leave it out for its default")
 	case !slices.Contains([]Baseline{BaselineAuto, BaselineList, BaselineDump}, o.Baseline):
 		return fmt.Errorf("%q is not a kind of baseline; use %q or %q", o.Baseline, BaselineList, BaselineDump)
+	case !slices.Contains([]Changes{ChangesAuto, ChangesList, ChangesDump}, o.Changes):
+		return fmt.Errorf("%q is no place where changes come from; use %q or %q", o.Changes, ChangesList, ChangesDump)
 	}
 	if err := websub.CheckURL("Options.Callback", o.Callback); o.Callback != "" && err != nil {
 		return err

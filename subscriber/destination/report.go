@@ -65,6 +65,7 @@ type SetReport struct {
 	Baseline string    `json:"baseline,omitempty"` // as in Report
 	Until    time.Time `json:"until,omitzero"`     // how far it is in sync; zero: it does not state it
 	Error    string    `json:"error,omitempty"`    // why the set is not in sync
+	Choices  []Choice  `json:"choices,omitempty"`  // where there was a list and a dump
 }
 
 // InSync reports whether the run finished everything.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func TestSetsOfAPage_DST01_SRC13(t *testing.T) {
 		at := s.URL + "/" + set + "/"
 		want = append(want, destination.SetReport{Set: at + "capabilitylist.xml", Baseline: at + "resourcelist.xml", Until: s.at})
 	}
-	if !slices.Equal(r.Sets, want) || !r.Until.IsZero() {
+	if !reflect.DeepEqual(r.Sets, want) || !r.Until.IsZero() {
 		t.Errorf("the sets %+v, want %+v", r.Sets, want)
 	}
 	s.same(dir)

@@ -124,7 +124,7 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 		if err := sub.CatchUp(ctx); err != nil {
 			return time.Time{}, err
 		}
-		missed, err := s.applyAll(ctx, set, sub, sub.Waiting(ctx), t)
+		missed, err := s.applyWaiting(ctx, set, sub, t)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -140,6 +140,20 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 			return time.Time{}, behind
 		}
 	}
+}
+
+// applyWaiting applies the changes that a subscriber has, as applyAll does. It gets the bytes from
+// Change Dumps where these cost less.
+func (s *syncer) applyWaiting(ctx context.Context, set namedSet, sub *subscriber.Subscriber, t *tally) (missed bool, err error) {
+	from := s.dumpsFor(ctx, set, func(use func(*desired)) {
+		for c := range sub.Waiting(ctx) {
+			if w := desiredFrom(set.name, &c.Entry); c.Loc != "" {
+				use(&w)
+			}
+		}
+	}, t)
+	defer from.close(ctx)
+	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, t)
 }
 
 // dryRun reports what pullChangeLists would do.
@@ -212,13 +226,13 @@ func (s *syncer) openSubscriber(set namedSet, st setState, callback string, look
 
 // applyAll applies changes in batches, and commits them. It stops if the stream says that
 // changes were missed, and returns true.
-func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], t *tally) (missed bool, err error) {
+func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], from *parcels, t *tally) (missed bool, err error) {
 	var batch []subscriber.Change
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := s.apply(ctx, set, batch, t); err != nil {
+		if err := s.applyFrom(ctx, set, batch, from, t); err != nil {
 			return err
 		}
 		last := batch[len(batch)-1].Cursor
@@ -241,6 +255,11 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 
 // apply applies changes. If they say that a baseline is needed, it records that.
 func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
+	return s.applyFrom(ctx, set, changes, nil, t)
+}
+
+// applyFrom is apply with the bytes from packages, as far as these have them.
+func (s *syncer) applyFrom(ctx context.Context, set namedSet, changes []subscriber.Change, from *parcels, t *tally) error {
 	var wants []desired
 	for i := range changes {
 		e := &changes[i]
@@ -255,6 +274,7 @@ func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.C
 			wants = append(wants, w)
 		}
 	}
+	from.fill(ctx, wants)
 	return s.reconciler.change(ctx, t, wants)
 }
 
