@@ -78,7 +78,8 @@ var table = map[string]room{
 	// The log of the three commands.
 	"internal/base/logs": {layer: "0", third: "zap"},
 	// What somebody meant who wrote a name that does not exist.
-	"internal/base/nearest": {layer: "0"},
+	"internal/base/nearest":    {layer: "0"},
+	"internal/base/strictjson": {layer: "0b", may: "internal/base/nearest"},
 	// Which of the lines about strangers go to a log.
 	"internal/base/quiet": {layer: "0a"},
 	// How requests come in, to all three commands.
@@ -89,13 +90,13 @@ var table = map[string]room{
 	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
 	"subscriptions":       {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
 	"cluster":             {layer: "1", may: "internal/base/clock"},
-	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/nearest"},
+	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/strictjson"},
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source": {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
 	// How applications in other languages hand over changes.
-	"publisher/relay":        {layer: "1c", may: "publisher/source resourcesync internal/base/browser internal/base/nearest"},
+	"publisher/relay":        {layer: "1c", may: "publisher/source resourcesync internal/base/browser internal/base/strictjson"},
 	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},

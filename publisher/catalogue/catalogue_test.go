@@ -114,16 +114,19 @@ func TestExamplesOfTheManual(t *testing.T) {
 func TestBadLineLosesNothingOfTheOthers(t *testing.T) {
 	const good = `{"url":"https://example.org/1"}`
 	for bad, want := range map[string]string{
-		`{"url":"https://example.org/2","lengt":1}`:       `line 3 ("https://example.org/2"): there is no field "lengt"; did you mean length?`,
-		`{"url":"https://example.org/2","length":"1"}`:    `line 3 ("https://example.org/2"): length is a string`,
-		`{"url":"https://example.org/2"`:                  `the JSON object does not end`,
-		`{"url":"https://example.org/2"} x`:               `one JSON object on each line`,
-		`url,length`:                                      `it is not a JSON object`,
-		`{"path":"a/../b"}`:                               `line 3 ("a/../b"): path is`,
-		`{"url":"https://me:pw@example.org/2"}`:           `remove everything up to the @`,
-		"{\"url\":\"https://example.org/\xff\"}":          `it is not UTF-8`,
-		`{"path":"` + strings.Repeat("x", MaxLine) + `"}`: `line 3: it has more than 1048576 bytes`,
-		`{"path":"a","content":"https://example.org/a"}`:  `give only the one`,
+		`{"url":"https://example.org/2","lengt":1}`:                     `line 3 ("https://example.org/2"): there is no field "lengt"; did you mean length?`,
+		`{"url":"https://example.org/2","length":"1"}`:                  `line 3 ("https://example.org/2"): the field "length" has to be a whole number, and is a string`,
+		`{"url":"https://example.org/2"`:                                `it ends too early; was the line cut off`,
+		`{"url":"https://example.org/2"} x`:                             `one JSON object on each line`,
+		`url,length`:                                                    `it is not JSON: invalid character`,
+		`{"url":"https://example.org/2","Length":1}`:                    `line 3 ("https://example.org/2"): there is no field "Length"; did you mean length?`,
+		`{"url":"https://example.org/2","url":"https://example.org/3"}`: `the field "url" is there twice`,
+		`["https://example.org/2"]`:                                     `it is a list; write one JSON object on each line`,
+		`{"path":"a/../b"}`:                                             `line 3 ("a/../b"): path is`,
+		`{"url":"https://me:pw@example.org/2"}`:                         `remove everything up to the @`,
+		"{\"url\":\"https://example.org/\xff\"}":                        `it is not UTF-8`,
+		`{"path":"` + strings.Repeat("x", MaxLine) + `"}`:               `line 3: it has more than 1048576 bytes`,
+		`{"path":"a","content":"https://example.org/a"}`:                `give only the one`,
 	} {
 		lines, wrong := read(t, "\ufeff"+good+"\n\n"+bad+"\n"+good+"\r\n"+good)
 		if len(lines) != 3 || lines[0].Number != 1 || lines[1].Number != 4 || lines[2].Number != 5 {

@@ -6,5 +6,5 @@
 // lines after it can be read. A Writer is for programs that export their catalogue. Package
 // publisher/source publishes what a catalogue has.
 //
-// The package imports resourcesync and internal/base/nearest.
+// The package imports resourcesync and internal/base/strictjson.
 package catalogue

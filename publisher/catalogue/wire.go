@@ -1,18 +1,12 @@
 package catalogue
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/rshub/rshub/internal/base/nearest"
+	"github.com/rshub/rshub/internal/base/strictjson"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -45,46 +39,81 @@ type wireLink struct {
 	Modified string `json:"modified,omitempty"`
 }
 
-// The fields of a line and of a link.
-var (
-	lineFields = []string{"url", "path", "content", "length", "hash", "type", "encoding", "lastmod", "links", "deleted", "begin", "end", "count"}
-	linkFields = []string{"rel", "href", "pri", "length", "hash", "type", "encoding", "profile", "modified"}
-)
-
-// parse reads a line without its end. The key of the entry is returned with an error, too, if it could be
-// read.
-func parse(text []byte) (l Line, err error) {
-	if !utf8.Valid(text) {
-		return l, errors.New("it is not UTF-8; write the catalogue in UTF-8")
+// fields are those of a line.
+func (w *wire) fields(r *strictjson.Reader) []strictjson.Field {
+	return []strictjson.Field{
+		{Name: "url", Into: &w.URL},
+		{Name: "path", Into: &w.Path},
+		{Name: "content", Into: &w.Content},
+		{Name: "length", Into: &w.Length},
+		{Name: "hash", Into: &w.Hash},
+		{Name: "type", Into: &w.Type},
+		{Name: "encoding", Into: &w.Encoding},
+		{Name: "lastmod", Into: &w.LastMod},
+		{Name: "links", Into: func() error { return w.readLinks(r) }},
+		{Name: "deleted", Into: &w.Deleted},
+		{Name: "begin", Into: &w.Begin},
+		{Name: "end", Into: &w.End},
+		{Name: "count", Into: &w.Count},
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	var w wire
-	err = d.Decode(&w)
-	l.Entry.URL, l.Entry.Path = w.URL, w.Path
-	if err != nil {
-		return l, explain(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return l, errors.New("there is more after the object; write one JSON object on each line")
-	}
-	return l, w.line(&l)
 }
 
-// explain says what is wrong with JSON.
-func explain(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return fmt.Errorf("%s is a %s; docs/publisher.md says what it has to be", cmp.Or(kind.Field, "the line"), kind.Value)
+// readLinks reads the links.
+func (w *wire) readLinks(r *strictjson.Reader) error {
+	if r.Null() {
+		return nil
 	}
-	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		name, _ := strconv.Unquote(quoted)
-		return fmt.Errorf("there is no field %s%s", quoted, nearest.DidYouMean(name, append(lineFields, linkFields...)))
+	wrong := errors.New(`the field "links" has to be a list of objects, each with "rel" and "href"`)
+	if r.Kind() != '[' {
+		return wrong
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return errors.New("the JSON object does not end; was the line cut off, or does it have a line break in it?")
+	return r.List(func() error {
+		if r.Kind() != '{' {
+			return wrong
+		}
+		w.Links = append(w.Links, wireLink{})
+		if err := r.Object(w.Links[len(w.Links)-1].fields()); err != nil {
+			return fmt.Errorf("link %d: %w", len(w.Links), err)
+		}
+		return nil
+	})
+}
+
+// fields are those of a link.
+func (w *wireLink) fields() []strictjson.Field {
+	return []strictjson.Field{
+		{Name: "rel", Into: &w.Rel},
+		{Name: "href", Into: &w.Href},
+		{Name: "pri", Into: &w.Pri},
+		{Name: "length", Into: &w.Length},
+		{Name: "hash", Into: &w.Hash},
+		{Name: "type", Into: &w.Type},
+		{Name: "encoding", Into: &w.Encoding},
+		{Name: "profile", Into: &w.Profile},
+		{Name: "modified", Into: &w.Modified},
 	}
-	return fmt.Errorf("it is not a JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// parse reads a line without its end. The key of the entry is returned with an error, too, if the line is JSON.
+func parse(text []byte) (l Line, err error) {
+	r, err := strictjson.New(text)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return l, fmt.Errorf("%w; was the line cut off, or does it have a line break in it?", err)
+	case errors.Is(err, strictjson.ErrMore):
+		return l, fmt.Errorf("%w; write one JSON object on each line", err)
+	case err != nil:
+		return l, err
+	case r.Kind() != '{':
+		return l, fmt.Errorf("it is %s; write one JSON object on each line", r.Is())
+	}
+	var w wire
+	err = r.Object(w.fields(r))
+	l.Entry.URL, l.Entry.Path = w.URL, w.Path
+	if err != nil {
+		return l, err
+	}
+	return l, w.line(&l)
 }
 
 // line turns w into a line.

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/strictjson"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -32,16 +32,16 @@ func (c *written) empty() bool {
 }
 
 // fields are those of a change.
-func (c *written) fields(r *reader) []field {
-	return []field{
-		{"change", &c.change, "a string"},
-		{"url", &c.url, "a string"},
-		{"lastmod", &c.lastMod, "a string"},
-		{"length", &c.length, "a whole number"},
-		{"hash", &c.hash, "a string"},
-		{"type", &c.mediaType, "a string"},
-		{"encoding", &c.encoding, "a string"},
-		{"links", func() (err error) { c.links, err = r.links(); return err }, "a list"},
+func (c *written) fields(r *reader) []strictjson.Field {
+	return []strictjson.Field{
+		{Name: "change", Into: &c.change},
+		{Name: "url", Into: &c.url},
+		{Name: "lastmod", Into: &c.lastMod},
+		{Name: "length", Into: &c.length},
+		{Name: "hash", Into: &c.hash},
+		{Name: "type", Into: &c.mediaType},
+		{Name: "encoding", Into: &c.encoding},
+		{Name: "links", Into: func() (err error) { c.links, err = r.links(); return err }},
 	}
 }
 
@@ -50,54 +50,52 @@ var formFields = []string{"change", "url", "lastmod", "length", "hash", "type", 
 
 // links reads a list of links.
 func (r *reader) links() (links []resourcesync.Link, err error) {
-	t, err := r.dec.Token()
-	if err != nil {
-		return nil, syntax(err)
-	}
-	if t == nil { // null
+	if r.Null() {
 		return nil, nil
 	}
-	const wrong = `the field "links" has to be a list of objects, each with "rel" and "href"`
-	if t != json.Token(json.Delim('[')) {
-		return nil, errors.New(wrong)
+	wrong := errors.New(`the field "links" has to be a list of objects, each with "rel" and "href"`)
+	if r.Kind() != '[' {
+		return nil, wrong
 	}
-	for r.dec.More() {
-		ok, err := r.begins('{')
+	err = r.List(func() error {
 		switch {
-		case err != nil:
-			return nil, err
-		case !ok:
-			return nil, errors.New(wrong)
+		case r.Kind() != '{':
+			return wrong
 		case len(links) == resourcesync.DefaultLimits.Links:
-			return nil, fmt.Errorf("it has more than %d links", resourcesync.DefaultLimits.Links)
+			return fmt.Errorf("it has more than %d links", resourcesync.DefaultLimits.Links)
 		}
-		var l resourcesync.Link
-		var length *int64
-		var modified string
-		err = r.object([]field{
-			{"rel", &l.Rel, "a string"},
-			{"href", &l.Href, "a string"},
-			{"pri", &l.Pri, "a whole number"},
-			{"length", &length, "a whole number"},
-			{"hash", &l.Hash, "a string"},
-			{"type", &l.Type, "a string"},
-			{"encoding", &l.Encoding, "a string"},
-			{"profile", &l.Profile, "a string"},
-			{"modified", &modified, "a string"},
-		})
-		if err == nil {
-			l.Length, l.HasLength, err = lengthOf(length)
-		}
-		if err == nil {
-			l.Modified, err = timeOf("modified", modified)
-		}
+		l, err := r.link()
 		if err != nil {
-			return nil, fmt.Errorf("link %d: %w", len(links)+1, err)
+			return fmt.Errorf("link %d: %w", len(links)+1, err)
 		}
 		links = append(links, l)
+		return nil
+	})
+	return links, err
+}
+
+// link reads a link.
+func (r *reader) link() (l resourcesync.Link, err error) {
+	var length *int64
+	var modified string
+	err = r.Object([]strictjson.Field{
+		{Name: "rel", Into: &l.Rel},
+		{Name: "href", Into: &l.Href},
+		{Name: "pri", Into: &l.Pri},
+		{Name: "length", Into: &length},
+		{Name: "hash", Into: &l.Hash},
+		{Name: "type", Into: &l.Type},
+		{Name: "encoding", Into: &l.Encoding},
+		{Name: "profile", Into: &l.Profile},
+		{Name: "modified", Into: &modified},
+	})
+	if err == nil {
+		l.Length, l.HasLength, err = lengthOf(length)
 	}
-	_, err = r.dec.Token()
-	return links, syntax(err)
+	if err == nil {
+		l.Modified, err = timeOf("modified", modified)
+	}
+	return l, err
 }
 
 func lengthOf(n *int64) (length int64, has bool, err error) {
@@ -115,7 +113,7 @@ func timeOf(name, text string) (at time.Time, err error) {
 		return at, nil
 	}
 	if at, err = resourcesync.ParseDatetime(text); err != nil {
-		return at, fmt.Errorf("the field %q is %q, which is not a time such as 2026-11-21T09:00:00Z", name, shorten(text))
+		return at, fmt.Errorf("the field %q is %q, which is not a time such as 2026-11-21T09:00:00Z", name, strictjson.Shorten(text))
 	}
 	return at, nil
 }
@@ -146,11 +144,11 @@ func (c *written) entry(prefixes []string) (e resourcesync.Entry, err error) {
 		}
 	}
 	if want := strings.Fields(c.hash); c.hash != "" && len(resourcesync.ParseHashes(c.hash).Algorithms()) != len(want) {
-		return e, fmt.Errorf("the field %q is %q; write algorithm:digest, with md5, sha-1, sha-256, sha-384 or sha-512 and the digest in hexadecimal", "hash", shorten(c.hash))
+		return e, fmt.Errorf("the field %q is %q; write algorithm:digest, with md5, sha-1, sha-256, sha-384 or sha-512 and the digest in hexadecimal", "hash", strictjson.Shorten(c.hash))
 	}
 	if c.mediaType != "" {
 		if _, _, err := mime.ParseMediaType(c.mediaType); err != nil || !strings.Contains(c.mediaType, "/") {
-			return e, fmt.Errorf("the field %q is %q, which is not a media type such as text/html", "type", shorten(c.mediaType))
+			return e, fmt.Errorf("the field %q is %q, which is not a media type such as text/html", "type", strictjson.Shorten(c.mediaType))
 		}
 	}
 	return e, checkLinks(e.Links)
@@ -165,7 +163,7 @@ func (c *written) checkChange() error {
 	if c.change == "" {
 		return errors.New(`the field "change" is missing; it is created, updated or deleted`)
 	}
-	return fmt.Errorf(`the field "change" is %q; it has to be created, updated or deleted`, shorten(c.change))
+	return fmt.Errorf(`the field "change" is %q; it has to be created, updated or deleted`, strictjson.Shorten(c.change))
 }
 
 // checkURL refuses a URL that is none of this Source's resources.
@@ -176,18 +174,18 @@ func checkURL(text string, prefixes []string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme == "" || u.Host == "":
-		return fmt.Errorf("%q is not the whole address of a resource; write it with https:// and the host", shorten(text))
+		return fmt.Errorf("%q is not the whole address of a resource; write it with https:// and the host", strictjson.Shorten(text))
 	case strings.ContainsFunc(text, isControl):
-		return fmt.Errorf("%q has a control character, or one that is no Unicode", shorten(text))
+		return fmt.Errorf("%q has a control character, or one that is no Unicode", strictjson.Shorten(text))
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
-		return fmt.Errorf("%q has a fragment, and a fragment is part of a resource; leave out the # and what follows", shorten(text))
+		return fmt.Errorf("%q has a fragment, and a fragment is part of a resource; leave out the # and what follows", strictjson.Shorten(text))
 	}
 	for _, p := range prefixes {
 		if strings.HasPrefix(text, p) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a resource of this Source: its address has to begin with %s", shorten(text), strings.Join(prefixes, " or "))
+	return fmt.Errorf("%q is not a resource of this Source: its address has to begin with %s", strictjson.Shorten(text), strings.Join(prefixes, " or "))
 }
 
 // announced checks a change, and returns it as the Source records it.

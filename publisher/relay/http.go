@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/strictjson"
 	"github.com/rshub/rshub/publisher/source"
 )
 
@@ -147,7 +148,7 @@ func (r *Relay) post(w http.ResponseWriter, req *http.Request) (answer, Outcome,
 	}
 	changes, err := parse(body, r.o.Prefixes)
 	switch {
-	case errors.As(err, new(*malformed)):
+	case errors.As(err, new(*strictjson.Malformed)), errors.As(err, new(*notForm)):
 		return answer{}, "", &refusal{http.StatusBadRequest, err}
 	case err != nil:
 		return answer{}, "", &refusal{http.StatusUnprocessableEntity, err}

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,52 +9,51 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rshub/rshub/internal/base/strictjson"
 	"github.com/rshub/rshub/publisher/source"
 )
 
-// change reads the rest of a change whose brace was read.
-func (r *reader) change(prefixes []string, more ...field) (source.Given, error) {
+// reader reads what applications send as JSON.
+type reader struct{ *strictjson.Reader }
+
+func read(text []byte) (*reader, error) {
+	r, err := strictjson.New(text)
+	return &reader{r}, err
+}
+
+// change reads a change, which is an object.
+func (r *reader) change(prefixes []string) (source.Given, error) {
 	var c written
-	if err := r.object(append(c.fields(r), more...)); err != nil {
+	if err := r.Object(c.fields(r)); err != nil {
 		return source.Given{}, err
 	}
 	return c.announced(prefixes)
 }
 
-// changes reads the rest of a list of changes whose bracket was read.
+// changes reads a list of changes.
 func (r *reader) changes(prefixes []string) (all []source.Given, err error) {
-	for r.dec.More() {
+	err = r.List(func() error {
 		if len(all) == MaxChanges {
-			return nil, fmt.Errorf("it has more than %d changes; send them in several requests", MaxChanges)
+			return fmt.Errorf("it has more than %d changes; send them in several requests", MaxChanges)
 		}
-		ok, err := r.begins('{')
-		var e source.Given
-		switch {
-		case err == nil && !ok:
-			err = errors.New("it is not an object, such as {\"change\":\"updated\",\"url\":\"https://example.org/a\"}")
-		case err == nil:
-			e, err = r.change(prefixes)
+		err := errors.New("it is not an object, such as {\"change\":\"updated\",\"url\":\"https://example.org/a\"}")
+		var g source.Given
+		if r.Kind() == '{' {
+			g, err = r.change(prefixes)
 		}
 		if err != nil {
-			return nil, numbered(len(all)+1, err)
+			return fmt.Errorf("change %d of the list: %w; none of the list is recorded", len(all)+1, err)
 		}
-		all = append(all, e)
-	}
-	if _, err = r.dec.Token(); err != nil {
-		return nil, syntax(err)
-	}
-	if len(all) == 0 {
+		all = append(all, g)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
 		return nil, errors.New("the list has no changes")
 	}
 	return all, nil
-}
-
-// numbered says which change of a list an error is about.
-func numbered(n int, err error) error {
-	if bad := (*malformed)(nil); errors.As(err, &bad) {
-		return err
-	}
-	return fmt.Errorf("change %d of the list: %w; none of the list is recorded", n, err)
 }
 
 // parseJSON reads one change or a list of changes.
@@ -64,36 +62,26 @@ func parseJSON(body []byte, prefixes []string) ([]source.Given, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.dec.Token()
-	if err != nil {
-		return nil, syntax(err)
+	switch r.Kind() {
+	case '{':
+		g, err := r.change(prefixes)
+		return []source.Given{g}, err
+	case '[':
+		return r.changes(prefixes)
 	}
-	var all []source.Given
-	switch t {
-	case json.Token(json.Delim('{')):
-		all = make([]source.Given, 1)
-		all[0], err = r.change(prefixes)
-	case json.Token(json.Delim('[')):
-		all, err = r.changes(prefixes)
-	default:
-		err = errors.New("it has to be a change, as an object, or a list of them")
-	}
-	if err == nil {
-		err = r.end()
-	}
-	return all, err
+	return nil, errors.New("it has to be a change, as an object, or a list of them")
 }
 
 // parseForm reads one change.
 func parseForm(body []byte, prefixes []string) ([]source.Given, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, malformedf("it is not a form: %v", err)
+		return nil, &notForm{err}
 	}
 	for name, values := range form {
 		switch {
 		case !slices.Contains(formFields, name):
-			return nil, unknown(name, formFields)
+			return nil, strictjson.Unknown(name, formFields)
 		case len(values) > 1:
 			return nil, fmt.Errorf("the field %q is there %d times; a form is one change, and JSON can be a list of them", name, len(values))
 		case strings.ContainsFunc(values[0], isControl):
@@ -107,13 +95,18 @@ func parseForm(body []byte, prefixes []string) ([]source.Given, error) {
 	if text := form.Get("length"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the field %q is %q, which is not a whole number", "length", shorten(text))
+			return nil, fmt.Errorf("the field %q is %q, which is not a whole number", "length", strictjson.Shorten(text))
 		}
 		c.length = &n
 	}
 	e, err := c.announced(prefixes)
 	return []source.Given{e}, err
 }
+
+// notForm is the error of a body that is no form.
+type notForm struct{ err error }
+
+func (e *notForm) Error() string { return fmt.Sprintf("it is not a form: %v", e.err) }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7F || r == utf8.RuneError }
 
@@ -123,34 +116,24 @@ type line struct {
 	changes []source.Given
 }
 
-// parseLine reads a line. It returns the id even with an error, if it was read before it.
+// parseLine reads a line. It returns the id even with an error, unless the line is no JSON.
 func parseLine(text []byte, prefixes []string) (l line, err error) {
 	r, err := read(text)
 	if err != nil {
 		return l, err
 	}
-	ok, err := r.begins('{')
-	if err == nil && !ok {
-		err = errors.New("it has to be an object, such as {\"id\":\"1\",\"change\":\"updated\",\"url\":\"https://example.org/a\"}")
-	}
-	if err != nil {
-		return l, err
+	if r.Kind() != '{' {
+		return l, errors.New("it has to be an object, such as {\"id\":\"1\",\"change\":\"updated\",\"url\":\"https://example.org/a\"}")
 	}
 	var c written
-	fields := append(c.fields(r), field{"id", &l.id, "a string"}, field{"changes", func() error {
-		ok, err := r.begins('[')
-		if err == nil && !ok {
-			err = errors.New(`the field "changes" has to be a list`)
+	fields := append(c.fields(r), strictjson.Field{Name: "id", Into: &l.id}, strictjson.Field{Name: "changes", Into: func() (err error) {
+		if r.Kind() != '[' {
+			return errors.New(`the field "changes" has to be a list`)
 		}
-		if err == nil {
-			l.changes, err = r.changes(prefixes)
-		}
+		l.changes, err = r.changes(prefixes)
 		return err
-	}, "a list"})
-	if err = r.object(fields); err != nil {
-		return l, err
-	}
-	if err = r.end(); err != nil {
+	}})
+	if err = r.Object(fields); err != nil {
 		return l, err
 	}
 	switch {

@@ -97,7 +97,7 @@ func TestMistakes(t *testing.T) {
 		{"form", "change=updated&url=https://example.org/%00", "control character"},
 		{"line", `[]`, "it has to be an object"},
 		{"line", ``, "it is not JSON: it ends too early"},
-		{"line", with(`"id":7`), `"id" has to be a string, and is a number`},
+		{"line", with(`"id":7`), `"id" has to be a string, and is the number 7`},
 		{"line", with(`"changes":[]`), "the list has no changes"},
 		{"line", `{"changes":7}`, `"changes" has to be a list`},
 		{"line", `{"type":"text/html","changes":[` + ok + `]}`, `it has "changes" and fields of a change as well`},
