@@ -96,7 +96,7 @@ func (s *syncer) chooseBaseline(ctx context.Context, set namedSet, st setState) 
 	case list == "":
 		return nil, true, ""
 	case s.o.Baseline != BaselineAuto:
-		return nil, s.o.Baseline == BaselineDump, "Options.Baseline says so"
+		return nil, s.o.Baseline == BaselineDump, "it was asked for"
 	case s.state.count() == 0 && s.reconciler.selector.All():
 		return nil, true, "the copy has no files yet"
 	case !s.needsBaseline(set, st):
@@ -136,7 +136,7 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 		return st, err
 	}
 	t.baseline(address)
-	c := &choice{selector: s.reconciler.selector, tally: t}
+	c := &picked{selector: s.reconciler.selector, tally: t}
 	listed, err := apply(ctx, set, docs, newer, c)
 	if err != nil {
 		return st, err
@@ -155,7 +155,7 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 }
 
 // applyList fetches what a Resource List has, and returns the resources that it lists.
-func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *choice) (map[key]struct{}, error) {
+func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *picked) (map[key]struct{}, error) {
 	listed, err := docs.resources()
 	if err != nil {
 		return nil, err

@@ -26,13 +26,19 @@ const (
 // requestCost is how many bytes a request costs as much as.
 const requestCost = 32 << 10
 
+// mostCost bounds the bytes of a cost.
+const mostCost = 1 << 60
+
 // cost is what it costs to fetch something.
 type cost struct {
 	requests int
 	bytes    int64
 }
 
-func (c cost) add(d cost) cost      { return cost{c.requests + d.requests, c.bytes + d.bytes} }
+// add returns the sum. Lengths are what a Source says, so they may be of any size.
+func (c cost) add(d cost) cost {
+	return cost{c.requests + d.requests, min(c.bytes, mostCost) + min(d.bytes, mostCost)}
+}
 func (c cost) total() int64         { return int64(c.requests)*requestCost + c.bytes }
 func (c cost) lessThan(d cost) bool { return c.total() < d.total() }
 func (c cost) String() string {
@@ -144,7 +150,7 @@ func (s *syncer) dumpsFor(ctx context.Context, set namedSet, changes func(func(*
 		t.choose(Choice{"changes", string(ChangesList), fmt.Sprintf("no package costs less than its changes; one by one they cost %v", single)})
 		return nil
 	case s.o.Changes == ChangesDump:
-		t.choose(Choice{"changes", string(ChangesDump), fmt.Sprintf("Options.Changes says so: %v for packages, in place of %v", used, spared)})
+		t.choose(Choice{"changes", string(ChangesDump), fmt.Sprintf("they were asked for: %v for packages, in place of %v", used, spared)})
 	default:
 		t.choose(Choice{"changes", string(ChangesDump), fmt.Sprintf("%v for packages cost less than %v one by one; %d other changes are fetched one by one", used, spared, len(wants)-spared.requests)})
 	}
@@ -183,6 +189,8 @@ func (p *parcels) read(ctx context.Context, address string) error {
 		return err
 	}
 	defer docs.remove()
+	type interval struct{ from, until time.Time }
+	groups := map[interval]*parcel{}
 	for e, err := range docs.entries() {
 		if err != nil {
 			return err
@@ -190,11 +198,13 @@ func (p *parcels) read(ctx context.Context, address string) error {
 		if e.From.IsZero() {
 			continue
 		}
-		i := slices.IndexFunc(p.groups, func(g *parcel) bool { return g.from.Equal(e.From) && g.until.Equal(e.Until) })
-		if i < 0 {
-			i, p.groups = len(p.groups), append(p.groups, &parcel{from: e.From, until: e.Until})
+		at := interval{e.From.UTC(), e.Until.UTC()}
+		g := groups[at]
+		if g == nil {
+			g = &parcel{from: e.From, until: e.Until}
+			groups[at], p.groups = g, append(p.groups, g)
 		}
-		p.groups[i].packages = append(p.groups[i].packages, e)
+		g.packages = append(g.packages, e)
 	}
 	slices.SortStableFunc(p.groups, func(a, b *parcel) int { return a.from.Compare(b.from) })
 	return nil

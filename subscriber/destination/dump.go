@@ -14,7 +14,7 @@ import (
 
 // applyDump puts the resources of a Resource Dump into the copy, and returns the resources
 // that it lists.
-func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *choice) (map[key]struct{}, error) {
+func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *picked) (map[key]struct{}, error) {
 	listed := map[key]struct{}{}
 	for e, err := range docs.entries() {
 		if err != nil {

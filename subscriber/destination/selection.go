@@ -187,8 +187,8 @@ func (s *selector) isNew(set namedSet, st setState) bool {
 	return st.Selected != s.digest || s.delete && !done
 }
 
-// choice is what is chosen of a list.
-type choice struct {
+// picked is what the selection keeps of a list.
+type picked struct {
 	selector *selector
 	tally    *tally
 	n        int       // of the chosen ones
@@ -196,7 +196,7 @@ type choice struct {
 }
 
 // from yields the resources that are chosen. Marks are changes that were applied already.
-func (c *choice) from(wants iter.Seq2[desired, error]) iter.Seq2[desired, error] {
+func (c *picked) from(wants iter.Seq2[desired, error]) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for w, err := range wants {
 			if err == nil && !c.selector.wants(&w) {
@@ -215,7 +215,7 @@ func (c *choice) from(wants iter.Seq2[desired, error]) iter.Seq2[desired, error]
 }
 
 // dropUnselected deletes the files of a set that the selection leaves out, if that is allowed.
-func (s *syncer) dropUnselected(ctx context.Context, set namedSet, c *choice, listed int, t *tally) error {
+func (s *syncer) dropUnselected(ctx context.Context, set namedSet, c *picked, listed int, t *tally) error {
 	if listed > 0 && c.n == 0 {
 		s.log.Warn("the selection leaves out all resources of the list; a selection by type or collection needs lists that state it", "event", "selection_empty",
 			"set", set.name, "resources", listed)
