@@ -52,6 +52,7 @@ func alertNames(t *testing.T) (names []string) {
 var shorter = map[string][2]string{
 	"RspubHubBehind": {"> 600", "> 6"},
 	"RssubBehind":    {"> 900", "> 6"},
+	"RshubStuck":     {"> 120", "> 20"},
 }
 
 var (
