@@ -72,8 +72,8 @@ type limited struct {
 
 func (l *limited) SetReadDeadline(at time.Time) error { l.reads = !at.IsZero(); return nil }
 
-// A backup may take as long as it needs. A limit for reading would end its context, however
-// long ago the request was read; the other changes have one.
+// A backup may take as long as it needs. A read deadline would end its context, however long ago
+// the request was read. Requests that change something keep theirs.
 func TestBackupTakesItsTime(t *testing.T) {
 	h := New(Options{Reload: func() []Reloaded { return nil }, Backup: func(ctx context.Context) (*Backup, error) {
 		if _, ok := ctx.Deadline(); ok {
@@ -90,7 +90,7 @@ func TestBackupTakesItsTime(t *testing.T) {
 	}
 }
 
-// A file that cannot be read to its end is not taken for a whole one.
+// A file that cannot be read to its end is refused.
 func TestBackupBreaksOff(t *testing.T) {
 	content := newFakeBackup(io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), errorReader{}))
 	url := start(t, Options{Backup: func(context.Context) (*Backup, error) {

@@ -77,7 +77,7 @@ func TestRetryReplayEnd(t *testing.T) {
 	l.line(t, zapcore.InfoLevel, map[string]any{"action": "end", "subscription_id": l.subscription, "outcome": "done", "status": int64(200)})
 }
 
-// What was only requested may be gone by the time it is answered.
+// A pending request may be gone by the time the call answers.
 func TestEndOfARequest(t *testing.T) {
 	l := newTabled(Options{})
 	q := &subscriptions.Request{Mode: "subscribe", Topic: theTopic, Callback: "https://s.example/other", AcceptedAt: noon}
@@ -89,7 +89,7 @@ func TestEndOfARequest(t *testing.T) {
 	}
 }
 
-// What ended long ago may be forgotten while it is asked to end.
+// The hub may forget a subscription that ended long ago during the call that ends it.
 func TestEndOfWhatIsForgotten(t *testing.T) {
 	l := newTabled(Options{})
 	s := &subscriptions.Subscription{
@@ -131,7 +131,7 @@ func TestChangesFail(t *testing.T) {
 	}
 }
 
-// Before the hub has started there is nobody to carry a change out.
+// Before the hub has started, nothing carries out a change.
 func TestChangesWhileStarting(t *testing.T) {
 	for name, control := range map[string]func() Control{"none": nil, "not yet": func() Control { return nil }} {
 		l := newTabled(Options{})
@@ -149,7 +149,8 @@ func TestChangesWhileStarting(t *testing.T) {
 	}
 }
 
-// What was read again is told; what is no good is refused, with the reason.
+// The answer names the files that were read again. A file with mistakes is refused, with the
+// reason.
 func TestReload(t *testing.T) {
 	l := newTabled(Options{})
 	l.reloaded = []Reloaded{{What: "publishers", File: "/p", Detail: "2 in force"}, {What: "certificate", File: "/c", Detail: "good"}}

@@ -68,7 +68,7 @@ func TestNotificationIsCounted(t *testing.T) {
 	}
 }
 
-// counts is a count under control: it takes a second.
+// counts is a count that the test controls: it lasts a second.
 type counts struct {
 	begun, ended, cancelled atomic.Int64
 	most, now               atomic.Int64
@@ -140,8 +140,8 @@ func TestCountThatFails(t *testing.T) {
 	})
 }
 
-// A count goes on as long as somebody waits for it, and not longer; who comes
-// after that has one begun anew.
+// A count goes on as long as somebody waits for it, and no longer. A caller that comes later begins
+// another one.
 func TestCountEndsWhenNobodyWaits(t *testing.T) {
 	withCounter(t, func(t *testing.T, c *counts, get func(context.Context, uuid.UUID) (NotificationStatus, error)) {
 		id := uuid.New()
@@ -172,8 +172,8 @@ func TestCountEndsWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-// Few are counted at once, what is kept is bounded, and who leaves while waiting
-// for a turn takes none.
+// Few counts run at once, and the kept results are bounded. A caller that leaves while it waits for
+// a turn uses none.
 func TestCountsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counts{}

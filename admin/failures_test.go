@@ -74,7 +74,8 @@ func (s *staleTopics) Topics(context.Context, int, uuid.UUID, int) ([]journal.He
 	return []journal.Head{s.before}, nil
 }
 
-// A list of notifications that retention trims while it is read goes on with what is left.
+// A list of notifications that retention trims while it is read continues with the entries that are
+// left.
 func TestListWhileRetentionTrims(t *testing.T) {
 	m := &memory{}
 	left := m.addEntries(theTopic, 90, 10)
@@ -129,7 +130,8 @@ func (n *named) Resume(ctx context.Context, id uuid.UUID) (subscriptions.Record,
 	return n.get(ctx, id)
 }
 
-// Without the count, a notification is read alone, which a hub with many subscriptions does at once.
+// Without the count, the hub reads only the notification, which is fast with any number of
+// subscriptions.
 func TestNotificationWithoutItsCount(t *testing.T) {
 	l := newTabled(Options{})
 	path := "/api/v1/notifications/" + l.notification + "?count="
@@ -163,7 +165,7 @@ func TestRemovalLosesAgainstAFastSource(t *testing.T) {
 	}
 }
 
-// movingTopics are topics whose head has always moved when something is done with it.
+// movingTopics are topics whose head has always moved before a change of it is stored.
 type movingTopics struct{ *memory }
 
 func (*movingTopics) Remove(context.Context, string, journal.Version) error {

@@ -32,9 +32,9 @@ func fuzzed(token string) http.Handler {
 	})
 }
 
-// Whatever comes in is answered, and never with an error of the server's; errors
-// are problems and the rest is JSON or text; a secret is never told, and nothing
-// at all without the token or to another host name.
+// Every request is answered, and never with an error of the server. Errors are problem documents,
+// and all else is JSON or text. No answer has a secret. Without the token, or for another host
+// name, an answer has nothing at all.
 func FuzzRequests(f *testing.F) {
 	add := func(method, path, query, host, credential string) { f.Add(method, path, query, host, credential) }
 	add("GET", "/", "", "localhost:8081", "Bearer t0ken")
@@ -145,8 +145,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// Whatever a body holds, it is either understood to the letter or refused with a
-// reason.
+// The hub understands a body to the letter, or refuses it with a reason.
 func FuzzReplayBody(f *testing.F) {
 	for _, tc := range bodies {
 		f.Add([]byte(tc.body))
@@ -161,7 +160,7 @@ func FuzzReplayBody(f *testing.F) {
 			}
 			return
 		}
-		// What encoding/json makes of it is the same, where it reads that form.
+		// If encoding/json reads this form, it gets the same value.
 		var loose struct{ Since time.Time }
 		if json.Unmarshal(body, &loose) == nil && !loose.Since.Equal(req.Since) {
 			t.Errorf("%q: %v, want %v", body, req.Since, loose.Since)

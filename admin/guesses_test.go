@@ -48,9 +48,9 @@ func (d *door) ask(from, token string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Whoever tries tokens gets ten tries and then one every six seconds, right or wrong, is
-// counted, and is in the log, which has no token. Nobody at another address is held up,
-// nor is anyone by a script that goes on with a token of before.
+// A client may try ten tokens, and then one every six seconds, right or wrong. The guesses are
+// counted and logged, and the log has no token. They delay nobody at another address. Neither does
+// a script that still uses an old token.
 func TestGuessesAreSlowed(t *testing.T) {
 	const right, strange = "the-token-of-the-operator", "192.0.2.1:1000"
 	synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestOldTokensShutNobodyOut(t *testing.T) {
 	})
 }
 
-// A client behind the proxy of People does not shut out the others there. What others say about
-// whom they ask for does not count.
+// A client behind the proxy of People does not shut out the other people there. Other clients
+// cannot name a person with the proxy's headers.
 func TestGuessesThroughAProxy(t *testing.T) {
 	const right = "the-token-behind-the-proxy"
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestGuessesThroughAProxy(t *testing.T) {
 	})
 }
 
-// A household has one allowance, however many addresses it has.
+// A household has one allowance for all its addresses.
 func TestGuessesFromOneNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, "the-token-of-the-operator")

@@ -27,7 +27,7 @@ func tokenOf(t *testing.T, l *Links, id uuid.UUID) string {
 	return token
 }
 
-// A link is good for its subscription alone, at every hub on the store, for 7 days or until it is
+// A link works only for its subscription, at every hub on the store, for 7 days or until it is
 // revoked.
 func TestLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ type racedShelf struct{ *storetest.Memory }
 
 func (racedShelf) Kept(context.Context, string) ([]byte, error) { return nil, nil }
 
-// Of two hubs that look at the same time, one takes the turn.
+// If two hubs look at the same time, one of them gets the turn.
 func TestTurnsOfLinksAreTakenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf, id := racedShelf{storetest.NewMemory()}, uuid.New()
@@ -99,7 +99,7 @@ func TestTurnsOfLinksAreTakenOnce(t *testing.T) {
 	})
 }
 
-// All hubs together let the holder of a link do something once in a while.
+// All hubs together limit how often the holder of a link may change something.
 func TestTurnsOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, id := storetest.NewMemory(), uuid.New()

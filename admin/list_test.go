@@ -83,7 +83,7 @@ func TestNotifications(t *testing.T) {
 	}
 	samePages[Notification](t, base+journal.TopicID("https://example.org/pinged").String()+"/notifications?order=newest&", 0)
 
-	// The list goes on where a page ended, also if that was trimmed since.
+	// The next page continues where the last one ended, even if retention has trimmed that entry.
 	trimmed, _ := journal.NewID(noon, journal.Partition(journal.TopicID(theTopic)))
 	if p := decode[Page[Notification]](t, list+"after="+trimmed.String()); len(p.Items) != 20 {
 		t.Errorf("after one that was trimmed: %d", len(p.Items))

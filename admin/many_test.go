@@ -101,7 +101,7 @@ func TestManyAtOnce(t *testing.T) {
 	if text := m.String(); !strings.Contains(text, "599 done, 1 failed: ") || !strings.Contains(text, "it is damaged") {
 		t.Errorf("the log says %q", text)
 	}
-	// If nothing works any more, it goes on where that began.
+	// If nothing works any more, the next call continues where that began.
 	clear(c.done)
 	for _, id := range ids[batch:] {
 		c.refuse[id] = errors.New("the store is away")
@@ -141,7 +141,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// slow is a Control that needs a while for each subscription.
+// slow is a Control that needs some time for each subscription.
 type slow struct {
 	*choosy
 	each time.Duration
@@ -152,8 +152,8 @@ func (c *slow) Retry(ctx context.Context, id uuid.UUID) (subscriptions.Record, e
 	return c.choosy.Retry(ctx, id)
 }
 
-// A store that is slow with each of them ends a call in its time, and the next one goes on after
-// the last that was done. None is done twice.
+// If the store is slow with each subscription, a call ends in its time. The next call continues
+// after the last one that was done. None is done twice.
 func TestManyEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, m := context.Background(), &memory{}

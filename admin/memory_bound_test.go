@@ -17,7 +17,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// discard takes an answer and counts its bytes.
+// discard counts the bytes of an answer and drops them.
 type discard struct {
 	header http.Header
 	bytes  int
@@ -90,8 +90,8 @@ func (g *generated) List(_ context.Context, shard int, after uuid.UUID, limit in
 	return out, nil
 }
 
-// A page takes as much memory of many subscriptions as of few: of 100,000 that
-// are made up, and of the store that the hub runs on (invariant 12).
+// A page needs as much memory with many subscriptions as with few (invariant 12). The test tries
+// 100,000 generated ones, and the store that the hub runs on.
 func TestListsTakeConstantMemory_Invariant12(t *testing.T) {
 	paths := map[string]string{"first": "/api/v1/subscriptions?limit=500", "middle": "/api/v1/subscriptions?limit=500&state=active&after=" + middle().String()}
 	measure := func(s Subscriptions, topics Topics) map[string]uint64 {

@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// stuck is an answer whose reader takes nothing until it is released.
+// stuck is an answer whose reader reads nothing until it is released.
 type stuck struct {
 	*httptest.ResponseRecorder
 	began, release chan struct{}
@@ -24,7 +24,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// Readers of large documents can't take more memory than there is for them.
+// Readers of large documents cannot use more memory than is set aside for them.
 func TestDocumentsInMemoryAreBounded(t *testing.T) {
 	m := &memory{entries: map[string][]journal.Entry{}}
 	m.addTopic(journal.Head{Topic: theTopic, Last: journal.Anchor{Position: 1, Seq: 1}})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is wrong is said once, with what it means for others, and what was lost is not
-// forgotten while the hub is ready again.
+// Each trouble is shown once, with what it means for Sources and subscribers. A loss stays visible
+// when the hub is ready again.
 func TestWrong(t *testing.T) {
 	at := time.Date(2026, 1, 1, 14, 2, 0, 0, time.UTC)
 	for name, one := range map[string]struct {

@@ -28,8 +28,8 @@ import (
 
 var updateOpenAPI = flag.Bool("update", false, "write openapi.json")
 
-// answers has what each call of the API takes and answers. A string is a media type without
-// a schema.
+// answers says what each call of the API accepts and answers. A string is a media type without a
+// schema.
 var answers = map[string]struct{ takes, gives any }{
 	"GET /api/v1/info":                             {nil, Info{}},
 	"GET /api/openapi.json":                        {nil, "application/json"},
@@ -97,7 +97,7 @@ func whole(t *testing.T) Options {
 	}
 }
 
-// openapi.json describes each call of the table, with the types that it takes and answers.
+// openapi.json describes each call of the table, with the types that it accepts and answers.
 // -update writes it.
 func TestOpenAPI(t *testing.T) {
 	text, err := json.MarshalIndent(describeAPI(t, newAPI(whole(t)).routes), "", " ")
@@ -192,7 +192,7 @@ func unfinished(answer any) bool {
 	return ok
 }
 
-// schemas are those of all types that calls take and answer, by name.
+// schemas are the schemas of all types that calls accept and answer, by name.
 type schemas struct {
 	t     *testing.T
 	named map[string]*jsonschema.Schema
@@ -313,7 +313,7 @@ func (s *schemas) parameter(name, in string) object {
 	return object{"name": name, "in": in, "required": in == "path", "schema": &schema}
 }
 
-// What the calls that read answer is as openapi.json says, and has nothing more.
+// The answers of calls that read are as openapi.json says, and have no other fields.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	m := many()
 	topic := m.heads[journal.Partition(journal.TopicID("https://example.org/0"))][0]

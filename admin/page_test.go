@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// However little of a list is looked at for one page, its pages hold what is
-// selected, each item once and in order.
+// The pages of a list have every selected item once and in order, however few records the hub looks
+// at for one page.
 func TestPagesThatReadLittle(t *testing.T) {
 	idOf := func(i int) (id uuid.UUID) {
 		binary.BigEndian.PutUint64(id[8:], uint64(i))

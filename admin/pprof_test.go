@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Profiles are served where they are asked for, and to the holder of the token
-// alone: never without one, not even on this machine.
+// Profiles are served only if --pprof is set, and only with the token. Without one there are none,
+// even on this machine.
 func TestProfiles(t *testing.T) {
 	get := func(o Options, path, token string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)

@@ -96,7 +96,7 @@ func (r *real) publish(n int) journal.Entry {
 
 func (r *real) subscribe(callback string) string { return r.subscribeFor(callback, time.Hour) }
 
-// subscribeFor makes a subscription whose lease runs out after a time.
+// subscribeFor makes a subscription with a lease of this length.
 func (r *real) subscribeFor(callback string, lease time.Duration) string {
 	r.t.Helper()
 	id, now := subscriptions.ID(theTopic, callback), time.Now()
@@ -182,9 +182,9 @@ func (c *receiver) has(want string) func() bool {
 	}
 }
 
-// The story of a subscriber that was down, over the real parts: it is seen to
-// fail and why, a retry delivers at once, a replay delivers again, and nothing
-// was lost. In the end it is taken away.
+// The story of a subscriber that was down, over the real parts: the API shows that it fails and
+// why, a retry delivers at once, a replay delivers again, and nothing was lost. In the end the
+// subscription is removed.
 func TestOperatingASubscription(t *testing.T) {
 	r := newReal(t)
 	first := r.publish(1)
@@ -270,8 +270,8 @@ func TestOperatingASubscription(t *testing.T) {
 	}
 }
 
-// After a reset the next notification may start anywhere, and the topic says so.
-// One that is trimmed is told of no more.
+// After a reset the next notification may start at any time, and the topic says so. A trimmed
+// notification is not mentioned any more.
 func TestOperatingATopic(t *testing.T) {
 	r := newReal(t)
 	path := "/topics/" + journal.TopicID(theTopic).String()

@@ -72,7 +72,7 @@ func TestRefusalsAreListed(t *testing.T) {
 	wantProblem(t, resp, body, 503, "no disk")
 }
 
-// What a callback answered is shown to operators, beside its attempt.
+// Operators see the answer of a callback beside the attempt.
 func TestAnswersAreForOperators(t *testing.T) {
 	l := newTabled(Options{Token: held("the-token-of-the-operator"), ReaderToken: held("the-token-of-a-reader")})
 	n := uuid.Must(uuid.NewV7())

@@ -55,13 +55,13 @@ func TestRemove(t *testing.T) {
 	}
 	l.line(t, zapcore.InfoLevel, map[string]any{"action": "remove", "topic": theTopic, "outcome": "done", "status": int64(200)})
 
-	// What this hub counts itself need not be looked for.
+	// The hub need not look for subscriptions that it counts itself.
 	l.api.Subscribers = func(string) (int, bool) { return 7, true }
 	resp, body = l.ask(t, http.MethodDelete, path+"?")
 	wantProblem(t, resp, body, http.StatusConflict, "subscriptions: 7.")
 }
 
-// endless is a Service that ends a few subscriptions, and then takes its time.
+// endless is a Service that ends a few subscriptions, and then needs a long time.
 type endless struct {
 	*controlled
 	quick int64
@@ -75,7 +75,7 @@ func (e endless) End(ctx context.Context, id uuid.UUID, reason, notice string) e
 	return e.controlled.End(ctx, id, reason, notice)
 }
 
-// What is too much for one call is begun, and another call goes on.
+// A call begins a removal that is too large for it, and further calls continue it.
 func TestRemovalOfMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTabled(Options{})
@@ -94,10 +94,10 @@ func TestRemovalOfMuch(t *testing.T) {
 	})
 }
 
-// Over the real parts: what a failing subscriber did not get is a gap of its own,
-// its callback hears of it, the topic is shown no more, and its next notification
-// may start anywhere. A subscription whose lease had run out goes on after the
-// removal, over a gap, when it is taken up again.
+// Over the real parts: the notifications that a failing subscriber did not get become one gap, its
+// callback is informed, the topic is not shown any more, and its next notification may start at any
+// time. A subscription whose lease had run out continues after the removal, over a gap, when it is
+// renewed.
 func TestRemovingATopic(t *testing.T) {
 	r := newReal(t)
 	path := "/topics/" + journal.TopicID(theTopic).String()
@@ -140,7 +140,7 @@ func TestRemovingATopic(t *testing.T) {
 		t.Errorf("%+v", items)
 	}
 
-	// Who pings it has it shown again, as a topic that had no notification yet.
+	// A ping brings it back, as a topic that had no notification yet.
 	if err := r.store.Ping(t.Context(), time.Now(), []string{theTopic}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestRemovingATopic(t *testing.T) {
 
 	r.publish(100)
 	r.takeUp(lapsed)
-	// What delivery holds in memory may still go out; the rest is its gap.
+	// The notifications that delivery has in memory may still be sent. The others are its gap.
 	var got []string
 	r.until("it goes on", func() bool {
 		late.does(func() { got = slices.Clone(late.got) })

@@ -21,7 +21,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// controlled plays the Service: it does as it is told, and counts.
+// controlled plays the Service: it does what the test sets, and counts.
 type controlled struct {
 	m     *memory
 	calls atomic.Int64
@@ -183,8 +183,8 @@ func isOpen(rt route) bool {
 	return slices.Contains([]string{"/livez", "/readyz", "/metrics"}, rt.path)
 }
 
-// each calls do for each route of the table, so that none can be forgotten, but
-// for those whose own words go through.
+// each calls do for each route of the table, so that a test forgets none. Routes that stream their
+// own content are left out.
 func (l *tabled) each(t *testing.T, do func(t *testing.T, rt route)) {
 	t.Helper()
 	if len(l.api.routes) < 17 {
@@ -302,8 +302,8 @@ func TestEveryRouteHasItsMethods(t *testing.T) {
 	}
 }
 
-// An id that can't be one is told apart from one that there is not; parameters and
-// bodies that nobody asked for are refused.
+// A malformed id gets another answer than an unknown one. Unknown parameters and unexpected bodies
+// are refused.
 func TestEveryRouteIsStrict(t *testing.T) {
 	l := newTabled(Options{})
 	l.each(t, func(t *testing.T, rt route) {

@@ -112,8 +112,8 @@ func TestCrossOriginWritesAreRefused(t *testing.T) {
 	}
 }
 
-// Every path answers every method with the headers that keep a browser from
-// making something else of it, whoever asks.
+// Every path answers every method with the headers that keep a browser from interpreting the answer
+// as anything else, for every client.
 func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
 	o := Options{Token: held("s3cret"), Metrics: metrics(), Pprof: true}
 	base := start(t, o)
@@ -125,7 +125,7 @@ func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, http.MethodPut} {
 			for _, header := range []string{"Authorization: Bearer s3cret", "Authorization: x", "Origin: https://evil.example"} {
 				if strings.HasSuffix(path, "/profile") || strings.HasSuffix(path, "/trace") {
-					header = "Authorization: x" // these take their time
+					header = "Authorization: x" // these need a long time
 				}
 				resp, _ := send(t, method, base+path, header)
 				wantHardened(t, method+" "+path+" "+header, resp.status, resp.header)
@@ -150,7 +150,7 @@ func wantHardened(t *testing.T, what string, status int, h http.Header) {
 	}
 }
 
-// held is a token that stays the same; empty: there is none.
+// held is a token that stays the same. If it is empty, there is no token.
 func held(token string) func() string {
 	if token == "" {
 		return nil
@@ -158,8 +158,8 @@ func held(token string) func() string {
 	return func() string { return token }
 }
 
-// A person whom the proxy logged in needs no token. The proxy's headers count from the proxy
-// alone.
+// A person whom the proxy logged in needs no token. The hub believes the proxy's headers only from
+// the proxy.
 func TestPeopleBehindAProxy(t *testing.T) {
 	people := &People{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}, Header: "X-Forwarded-User", RoleHeader: "X-Role"}
 	l := newTabled(Options{Token: held("the-token-of-the-operator"), People: people})

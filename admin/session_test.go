@@ -54,8 +54,8 @@ func pageHandler(token, reader func() string) http.Handler {
 	return New(Options{Topics: &memory{}, Subscriptions: &memory{}, Token: token, ReaderToken: reader, Page: whoami})
 }
 
-// Who knows a token gets a session that is one in every way that a browser can be told, and
-// nobody else does.
+// A person with a token gets a session, with a cookie that is as narrow as browsers allow. Nobody
+// else gets one.
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := "the-token-of-the-operator"
@@ -90,7 +90,7 @@ func TestSession(t *testing.T) {
 		shows("a reader", reader, `/ui/x: "reader", a change: 403`)
 		shows("another cookie", &http.Cookie{Name: sessionCookie, Value: c.Value[1:] + "A"}, "")
 
-		// The session is the page's alone, and no page of another origin uses it.
+		// Only the page uses the session. No page of another origin can.
 		if w := ask(h, http.MethodGet, "/api/v1/topics", "", c); w.Code != http.StatusUnauthorized {
 			t.Errorf("the API takes a session: %d", w.Code)
 		}
@@ -108,7 +108,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("a login goes on with a planted session: %v", fresh)
 		}
 		shows("the planted one", planted, "")
-		// A login in the place of another ends that one's session.
+		// A login during a session ends that session.
 		_, other := logIn(h, token, "")
 		_, again := logIn(h, token, "", other)
 		shows("the one before", other, "")
@@ -144,7 +144,8 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 	}
 }
 
-// Wrong tokens of the form count with those of the API, and slow who guesses.
+// Wrong tokens of the form count together with those of the API, and slow down the client that
+// guesses.
 func TestLoginIsSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := map[Refusal]int{}
@@ -225,7 +226,7 @@ func TestReaderChangesNothing(t *testing.T) {
 	}
 }
 
-// Without a token nobody logs in, and everybody on this machine is the operator.
+// Without a token there is no login, and everybody on this machine is the operator.
 func TestPageWithoutToken(t *testing.T) {
 	h := pageHandler(nil, nil)
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://127.0.0.1/ui/x", nil)

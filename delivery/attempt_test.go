@@ -20,9 +20,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// exchangeWith makes one attempt at a callback, whose URL is made from the
-// address of a listener that answers with answer, and returns what came over
-// the wire.
+// exchangeWith makes one attempt at a callback. answer answers it at a listener, and the URL is
+// made from the address of that listener. It returns what came over the wire.
 func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (head []string, body string, out outcome) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -172,8 +171,8 @@ func TestCallbackIsVerbatim_HUB40(t *testing.T) {
 	}
 }
 
-// What the answers mean (HUB-46, HUB-47). A redirect is an answer like any other,
-// and not followed.
+// What each answer means (HUB-46, HUB-47). A redirect is an answer like any other, and is not
+// followed.
 func TestAnswers_HUB46_HUB47(t *testing.T) {
 	for answer, want := range map[string]Result{
 		"HTTP/1.1 204 No Content\r\n\r\n":                                                     {Status: 204},
@@ -224,8 +223,8 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// The limits of an exchange: the timeout without progress, and as a whole the
-// timeout and the time that the body takes at 128 KiB/s.
+// The limits of an exchange: the timeout without progress, and for the whole exchange the timeout
+// plus the time of the body at 128 KiB/s.
 func TestExchangeLimits(t *testing.T) {
 	const mib = 1 << 20 // 8 s at 128 KiB/s
 	// takesBody reads the body this much at a time, once a second.

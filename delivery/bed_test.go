@@ -33,8 +33,7 @@ type received struct {
 	at            time.Time // when it began
 }
 
-// wire is a transport that leads to callbacks in memory. It takes bodies as fast
-// as they come.
+// wire is a transport that leads to callbacks in memory. It reads bodies as fast as they come.
 type wire struct {
 	mu        sync.Mutex
 	callbacks map[string]callback // by URL, or by host
@@ -157,7 +156,7 @@ func answers(code int, header ...string) callback {
 	return func(*http.Request, []byte) (*http.Response, error) { return status(code, header...), nil }
 }
 
-// takes answers 200 after a while.
+// takes answers 200 after a time.
 func takes(d time.Duration) callback {
 	return func(r *http.Request, _ []byte) (*http.Response, error) {
 		select {
@@ -215,7 +214,7 @@ type bed struct {
 	stop func() error // ends Run and returns its error
 }
 
-// newBed makes a bed whose jitter is none; the functions change its options.
+// newBed makes a bed without jitter. The functions change its options.
 func newBed(t testing.TB, more ...func(*Options)) *bed {
 	t.Helper()
 	b := &bed{memory: newMemory(), wire: newWire(), t: t}
@@ -240,7 +239,7 @@ func (b *bed) readFrom(j Journal) {
 	d.o.Journal, d.bodies.reader, d.heads.journal, d.shards.journal, d.sender.journal, d.sender.rewinder.journal = j, j, j, j, j, j
 }
 
-// take takes all shards, as a hub does that is alone.
+// take acquires all shards, as the only hub of a store does.
 func (b *bed) take() {
 	b.t.Helper()
 	for n := range journal.Partitions {
@@ -291,7 +290,7 @@ func cb(n int) string { return fmt.Sprintf("http://h%d.example/cb", n) }
 
 const topicA, topicB = "https://source.example/a", "https://source.example/b"
 
-// tell stores a subscription as it is now, and tells the Dispatcher.
+// tell stores a subscription in a new state, and informs the Dispatcher.
 func (b *bed) tell(s subscriptions.Subscription) {
 	b.t.Helper()
 	_, err := b.memory.Update(context.Background(), s.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {

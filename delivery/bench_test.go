@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// What the hub does around an exchange that costs nothing: fan out, take turns,
-// build the request, decide, commit. One operation is one delivery.
+// The cost of everything around an exchange that costs nothing: fan out, choose the turn, build the
+// request, decide, commit. One operation is one delivery.
 func BenchmarkDispatch(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
@@ -55,7 +55,7 @@ type noCommits struct{ *memory }
 
 func (noCommits) Commit(context.Context, []subscriptions.Commit) error { return nil }
 
-// What a lane takes in memory, and a garbage collection of all of them.
+// The memory of a lane, and a garbage collection of all lanes.
 func BenchmarkLanes(b *testing.B) {
 	for _, hosts := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
@@ -92,8 +92,8 @@ func BenchmarkLanes(b *testing.B) {
 	}
 }
 
-// What the order of deliveries costs: a sender is done, its lane is ready again, and
-// the sender takes the next lane. One operation is one delivery.
+// The cost of the order of deliveries: a sender is done, its lane is ready again, and the sender
+// starts the next lane. One operation is one delivery.
 func BenchmarkPick(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{
 		{1, 1000, 100_000}, {100, 1000, 100_000}, {10_000, 1, 10_000}, {100_000, 1, 100_000}, {17, 10, 10_000},

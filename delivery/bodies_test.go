@@ -15,9 +15,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// The bodies in memory stay within --max-inflight-bytes, one that many
-// deliveries share counts once, and large ones that wait for room hold back
-// neither small ones nor each other for ever (invariant 12).
+// The bodies in memory stay within --max-inflight-bytes. A body that many deliveries share counts
+// once. Large bodies that wait for room delay no small ones, and do not block each other for ever
+// (invariant 12).
 func TestBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, size = 8 << 20, 3 << 20 // two of them fit
@@ -66,7 +66,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// A body that is larger than all there may be is delivered alone.
+// A body that is larger than the whole room is delivered when no other is in memory.
 func TestBodyOverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflightBytes = 1 << 20 })
@@ -85,7 +85,7 @@ func TestBodyOverTheLimit(t *testing.T) {
 	})
 }
 
-// Small bodies that nobody uses any more do not pile up.
+// Small bodies that are not used any more do not accumulate.
 func TestIdleBodiesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflightBytes, o.MaxInflight = 1<<20, 8 })
@@ -147,7 +147,7 @@ func TestEmptyBody(t *testing.T) {
 	})
 }
 
-// slowBodies is a journal whose large bodies take a second to read.
+// slowBodies is a journal that needs a second to read a large body.
 type slowBodies struct {
 	journal.Reader
 	read atomic.Int64

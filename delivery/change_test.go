@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Right before an attempt the lease is looked at again; an expired subscription
-// gets nothing, and nothing is written of it (HUB-49, invariant 10).
+// Right before an attempt the lease is checked again. An expired subscription gets nothing, and
+// nothing is stored about it (HUB-49, invariant 10).
 func TestExpiry_HUB49(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -36,7 +36,7 @@ func TestExpiry_HUB49(t *testing.T) {
 		if st := b.d.Stats(); st.Ready != 0 || st.Waiting != 0 || st.InFlight != 0 {
 			t.Errorf("expired lanes are busy: %+v", st)
 		}
-		// Taken up again, it goes on where it stopped, in a restarted hub too.
+		// A renewed subscription continues where it stopped, in a restarted hub too.
 		s, _ := b.stored(sub)
 		s.ExpiresAt = time.Now().Add(time.Hour)
 		b.d.Apply(s)
@@ -89,8 +89,8 @@ func TestClockThatComesBackHeals(t *testing.T) {
 	})
 }
 
-// What a sweep read of a subscription is dropped where Apply had something newer
-// meanwhile: nothing is sent after a confirmed unsubscribe (HUB-49).
+// If a sweep read a subscription and Apply got a newer state meanwhile, the older state is dropped:
+// after a confirmed unsubscribe nothing is sent (HUB-49).
 func TestSweepDoesNotReviveEnded_HUB49(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -194,9 +194,9 @@ func TestEndTakesEffectAtOnce_HUB49(t *testing.T) {
 	})
 }
 
-// A renewal with another secret, verified while a delivery is in flight: what is
-// in flight does not move the new cursor, and is delivered again signed with the
-// new secret. One at a time, still (invariants 4 and 8).
+// A renewal with another secret is verified while a delivery is in flight. That delivery does not
+// move the new cursor, and is made again, signed with the new secret. Even then there is only one
+// at a time (invariants 4 and 8).
 func TestRenewalMidFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -252,8 +252,8 @@ func TestRenewalDeliversOnce_HUB49(t *testing.T) {
 	})
 }
 
-// What was trimmed before it could be delivered is one gap, and delivery goes on
-// after it (invariant 10).
+// Notifications that were trimmed before they could be delivered become one gap, and delivery
+// continues after it (invariant 10).
 func TestTrimmedIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -279,8 +279,8 @@ func TestTrimmedIsAGap(t *testing.T) {
 	})
 }
 
-// Another hub ends the subscriptions of a topic and removes it. What they missed was
-// told by that one, and is not told again.
+// Another hub ends the subscriptions of a topic and removes it. That hub reported what they missed,
+// and this one does not report it again.
 func TestRemovedByAnotherHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gaps []journal.Gap
@@ -310,8 +310,8 @@ func TestRemovedByAnotherHub(t *testing.T) {
 	})
 }
 
-// The store lost its tail: the lane goes back to what the journal still has and
-// on from there, in a new generation (invariant 5).
+// The store lost its tail: the lane goes back to the last entry that the journal still has, and
+// continues from there in a new generation (invariant 5).
 func TestRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -356,8 +356,8 @@ func TestRolledBackAfterRestart(t *testing.T) {
 	})
 }
 
-// The same where the hub has delivered once since it started: it remembers the
-// entry that it began after, too, and goes no further back.
+// The same for a hub that has delivered once since it started. It also remembers the entry before
+// that delivery, and goes no further back.
 func TestRolledBackAfterTheFirstDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

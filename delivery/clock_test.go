@@ -13,10 +13,10 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// Whatever a machine's clock does that jumps by an hour and comes back, every attempt
-// is made when it would have been made without: first ones and those on the ladder,
-// after a Retry-After, of leases that are shorter than the jump, of hosts that get
-// probes alone, and of what is published meanwhile.
+// The machine's clock jumps by an hour and comes back. Every attempt is made when it would have
+// been made without the jump: first attempts, retries, retries after a Retry-After, attempts of
+// leases that are shorter than the jump, probes of suspect hosts, and deliveries of notifications
+// that are published meanwhile.
 func TestClockThatJumpsMovesNoAttempt(t *testing.T) {
 	want := attemptsUnder(t, 0, 0)
 	for name, jumps := range map[string][2]time.Duration{

@@ -59,7 +59,7 @@ func TestDuplicatesOfACrashAreBounded(t *testing.T) {
 		if delivered == 4000 {
 			t.Error("delivery did not wait for the store")
 		}
-		// When the store is back, delivery goes on.
+		// When the store is back, delivery continues.
 		crashed.Store(false)
 		pass(time.Minute)
 		if got := len(b.delivered()); got != 4000 {
@@ -98,9 +98,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// What the store refuses of a group holds up nobody else, and no result of it is
-// lost, or overtaken by a later one: those of the subscription come when the store
-// takes them.
+// A record that the store refuses delays no other subscription. No result is lost or overtaken by a
+// later one: the results of the subscription are stored when the store accepts them.
 func TestRefusedCommitHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitEvery = 4 })
@@ -150,8 +149,8 @@ func TestRefusedCommitHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// Invariant 7 with a store that refuses half of the subscriptions: what it refused
-// counts among the two groups.
+// Invariant 7 with a store that refuses half of the subscriptions: the refused results count among
+// the two groups.
 func TestDuplicatesAreBoundedWhereSomeAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inFlight, group, lanes = 20, 50, 200
@@ -352,7 +351,7 @@ func (w *windows) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	return w.fickle.Commit(ctx, commits)
 }
 
-// The store is given the same commits again until it takes them.
+// The store gets the same commits again until it accepts them.
 func TestCommitIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -415,8 +414,8 @@ func TestResultsAreJoined(t *testing.T) {
 	}
 }
 
-// At the end what is in flight gets up to Drain; what takes longer is cut off,
-// which is no failed attempt; the cursors are stored.
+// At the end, deliveries in flight have up to Drain. Longer ones are cut off, which does not count
+// as a failed attempt. The cursors are stored.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.Drain = 5 * time.Second })
@@ -446,7 +445,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// With nothing in flight the end takes no time.
+// With nothing in flight the end is immediate.
 func TestDrainOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

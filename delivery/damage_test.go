@@ -18,7 +18,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// hurt is a journal some of whose entries cannot be read.
+// hurt is a journal that cannot read some of its entries.
 type hurt struct {
 	Journal
 	mu sync.Mutex
@@ -126,9 +126,9 @@ func wantEvents(t testing.TB, logs *observer.ObservedLogs, want ...string) {
 	}
 }
 
-// However many lanes wait for a damaged entry, the store is asked once in a while, and
-// it is logged once. After --give-up it is a gap of each, and they go on. Neither lanes
-// beyond it nor other topics wait.
+// However many lanes wait for a damaged entry, the store is asked about it only at intervals, and
+// it is logged once. After --give-up each lane passes it over with a gap. Lanes that are past it
+// and other topics do not wait.
 func TestDamagedEntryIsPassedOver(t *testing.T) {
 	const giveUp = 2 * time.Hour
 	for name, c := range map[string]struct {
@@ -205,9 +205,9 @@ func TestDamagedEntryIsPassedOver(t *testing.T) {
 	}
 }
 
-// A store that does not answer is never damage, however long: nothing is passed over, the store
-// is asked once for each wait of a topic, wherever its lanes stand, and all go on when it is
-// back.
+// A store that does not answer never counts as damage, however long that lasts: nothing is passed
+// over. The store is asked once per wait of a topic, wherever its lanes are, and all continue when
+// it is back.
 func TestStoreThatIsAwayIsNoDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h, logs := hurtBed(t, giveUpAfter(time.Hour))
@@ -277,8 +277,8 @@ func TestPausesAreTheTopics(t *testing.T) {
 	})
 }
 
-// What was damaged and is whole again is delivered, to all at once, and --give-up
-// counts from the first attempt.
+// A damaged entry that can be read again is delivered, to all at once, and --give-up counts from
+// the first attempt.
 func TestDamageIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h, logs := hurtBed(t, giveUpAfter(8*time.Hour))
@@ -349,8 +349,8 @@ func TestDamageIsKnownAfterARestart(t *testing.T) {
 	})
 }
 
-// Where retention takes a damaged entry away before --give-up, the gap says what was
-// wrong with it, and another what was trimmed behind it.
+// If retention trims a damaged entry before --give-up, one gap says what was wrong with it, and
+// another one says what was trimmed after it.
 func TestDamagedEntryIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h, logs := hurtBed(t)
@@ -372,7 +372,7 @@ func TestDamagedEntryIsTrimmed(t *testing.T) {
 	})
 }
 
-// Invariant 12: what is remembered of damage is bounded.
+// Invariant 12: the memory of damage is bounded.
 func TestDamageIsBounded(t *testing.T) {
 	b := newBed(t)
 	tp := &topic{url: topicA}

@@ -11,7 +11,7 @@ import (
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// HUB-46, HUB-47, HUB-48: what follows from which answer, without jitter.
+// HUB-46, HUB-47, HUB-48: what follows from each answer, without jitter.
 func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
 	p := Policy{}.withDefaults()
 	in := func(d time.Duration) time.Time { return testNow.Add(d) }

@@ -51,10 +51,9 @@ func TestDeliversInOrder_HUB41(t *testing.T) {
 	})
 }
 
-// Ten callbacks that hang and ten that drip, among a thousand: what is delivered
-// to the healthy ones is not delayed at all by them, neither at first nor when
-// the slow ones are tried again. Virtual time passes only while everybody waits,
-// so a delivery that was not held back begins in the instant of the publish.
+// Ten callbacks that hang and ten that drip, among a thousand. They do not delay the healthy ones
+// at all, neither at first nor when the slow ones are tried again. Virtual time passes only while
+// everything waits, so a delivery that nothing delayed begins in the instant of the publish.
 func TestSlowCallbacksDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -95,8 +94,8 @@ func TestSlowCallbacksDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// A topic with 100,000 lanes does not hold back one with a single one: that has
-// its turn as soon as a sender is free.
+// A topic with 100,000 lanes does not delay a topic with one lane. That one has its turn as soon as
+// a sender is free.
 func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100,000 subscriptions")
@@ -136,8 +135,8 @@ func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 	})
 }
 
-// A topic whose callback is at a host that large topics share gets there in its turn, while all senders are busy
-// with the other hosts of the large ones.
+// A small topic has its callback at a host that large topics share. It has its turn there in time,
+// even while all senders are busy with the other hosts of the large topics.
 func TestSmallTopicAtSharedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflight = 128 })
@@ -173,7 +172,7 @@ func TestSmallTopicAtSharedHost(t *testing.T) {
 	})
 }
 
-// hook is told of each request on its way to a transport.
+// hook is called for each request on its way to a transport.
 type hook struct {
 	Doer
 	before func(*http.Request)
@@ -235,8 +234,8 @@ func TestSweepIsTheGuarantee(t *testing.T) {
 	})
 }
 
-// The limits hold: one exchange at a time for a subscription, so many for a
-// host, so many for the hub.
+// The limits are kept: one exchange at a time for a subscription, and so many for a host and for
+// the hub.
 func TestLimits(t *testing.T) {
 	for _, tc := range []struct{ inFlight, all, host int }{{20, 20, 8}, {100, 33, 8}, {1, 1, 1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -342,8 +341,8 @@ func TestRetriesGetHalfOfAHost(t *testing.T) {
 	})
 }
 
-// deaf is a journal whose hints begin only when the Dispatcher has done whatever it
-// does without them, and something was published since.
+// deaf is a journal with late hints: they begin only when the Dispatcher has done all that it does
+// without them, and something has been published since.
 type deaf struct {
 	*memory
 	publish func()
@@ -355,8 +354,8 @@ func (j *deaf) Hints(ctx context.Context) <-chan string {
 	return j.memory.Hints(ctx)
 }
 
-// What is published while Run starts is delivered at once: it listens before it
-// reads a head.
+// A notification that is published while Run starts is delivered at once: Run subscribes to hints
+// before it reads a head.
 func TestPublishWhileItStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var entry journal.Entry

@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Each attempt is told once, with what became of it, and each gap.
+// Each attempt is one event with its outcome, and so is each gap.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -59,7 +59,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// An attempt that does not count is told as what it is.
+// The event of an attempt that does not count says so.
 func TestEventsOfWhatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan Event, 4)

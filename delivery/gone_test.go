@@ -80,8 +80,8 @@ func TestRenewalAfterGone_HUB47_Invariant4(t *testing.T) {
 	}
 }
 
-// A 410 to an exchange that was in flight when the renewal was verified does not
-// count. The notification is sent again at once, and a 410 to that one does.
+// A 410 does not count if its exchange was in flight when a renewal was verified. The notification
+// is sent again at once, and a 410 to that exchange counts.
 func TestRenewalDuringAnExchange_HUB47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcomes []string
@@ -164,8 +164,8 @@ func TestGoneAfterARollback_Invariant5(t *testing.T) {
 	})
 }
 
-// A verified renewal makes what failed due at once, also where the store knows
-// nothing of the failure yet, nor of what was delivered before it.
+// A verified renewal makes a failed notification due at once, even if the store does not know the
+// failure yet, nor what was delivered before it.
 func TestRenewalOverUncommittedFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitWindow, o.Policy.First = 10*time.Minute, time.Hour })

@@ -9,12 +9,11 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// served is a subscription whose last delivery was taken.
+// served is a subscription whose last delivery was accepted.
 func served(s *subscriptions.Subscription) { s.Cursor.LastStatus = 200 }
 
-// However many new hosts turn out to be tar pits at once, and however many say yes
-// just before the time limit, a host that answers quickly never waits for them; and
-// a healthy one that is new waits for its turn only.
+// A host that answers quickly never waits for new hosts, however many of them turn out to be tar
+// pits at once, or answer just before the time limit. A healthy new host waits only for its turn.
 func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
 	for name, evil := range map[string]callback{"never answer": hangs, "answer late": takes(14 * time.Second)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -55,7 +54,7 @@ func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
 	}
 }
 
-// What a host was last decides, and a restart knows it.
+// The last result of a host decides its health, and a restarted hub knows it.
 func TestHostHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -96,8 +95,8 @@ func TestHostHealth(t *testing.T) {
 	})
 }
 
-// A subscription whose host answered before makes that host quick: what waits there needs none
-// of the senders that hosts that are not quick have taken, and an idle one takes it at once.
+// A subscription whose host answered before makes that host quick. Deliveries there need no sender
+// from those that slower hosts have occupied, and an idle sender starts them at once.
 func TestHostThatBecomesQuickIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflight = 5 })

@@ -22,7 +22,7 @@ import (
 // peer is what a callback's host does with a connection, closed when it returns.
 type peer func(c *conn)
 
-// conn is the host's end of a connection, which counts what the hub takes.
+// conn is the host's end of a connection. It counts the bytes that the hub reads.
 type conn struct {
 	net.Conn
 	taken *atomic.Int64
@@ -73,7 +73,7 @@ type peers struct {
 }
 
 func newPeers(t *testing.T) *peers {
-	// Net/http says there what came that nobody waits for.
+	// There net/http logs bytes that came and that nobody waits for.
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	p := &peers{hosts: make(map[string]peer)}
@@ -111,8 +111,8 @@ const (
 	noBody   = "Content-Length: 0\r\n\r\n"
 )
 
-// hostile are hosts that mean no good: what an attempt comes to there, and after
-// how long, with a time limit of 15 s.
+// hostile are malicious hosts: the result of an attempt there, and after how long, with a time
+// limit of 15 s.
 var hostile = map[string]struct {
 	act    peer
 	status int
@@ -176,8 +176,8 @@ var hostile = map[string]struct {
 	"wait for a while":               {saying("HTTP/1.1 429 Slow\r\nRetry-After: a while\r\nRetry-After: 5\r\n" + noBody), 429, 0},
 }
 
-// Whatever a callback's host does, an attempt there is over in time, and the hub
-// takes no more of the answer than its header may have and a little.
+// An attempt ends in time whatever the callback's host does. The hub reads little more of the
+// answer than the limit for its header.
 func TestHostileHostIsBounded(t *testing.T) {
 	for name, tc := range hostile {
 		synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestHostileHostIsBounded(t *testing.T) {
 			if limit := int64(64<<10 + 16<<10); p.taken.Load() > limit {
 				t.Errorf("%s: %d bytes of the answer were taken", name, p.taken.Load())
 			}
-			if n := p.dials.Load(); n > 2 { // a request that nobody read may be sent once more
+			if n := p.dials.Load(); n > 2 { // a request that the host did not read may be sent once more
 				t.Errorf("%s: %d connections", name, n)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// A lags tells the states of all subscriptions and how far they lag, without
-// anybody asking, and follows what changes.
+// A LagReport has the states of all subscriptions and how far they are behind, without a request
+// for it, and follows each change.
 func TestCensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -83,8 +83,8 @@ func TestLagIsCountedFromWhatWasGot(t *testing.T) {
 	})
 }
 
-// What retention took from subscriptions that fail is no lag any more, a moment after it went and
-// without a further notification.
+// Notifications that retention trims while their subscriptions fail do not count as lag any more, a
+// moment later and without another notification.
 func TestLagIsWithoutWhatRetentionTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -153,7 +153,7 @@ func TestCensusOfManyLanes(t *testing.T) {
 	})
 }
 
-// A lags goes on where the lanes of a topic are taken away under it.
+// A LagReport is finished even if the lanes of a topic are removed during the walk.
 func TestCensusWhileLanesGo(t *testing.T) {
 	for range 20 {
 		b := newBed(t)
@@ -239,8 +239,7 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// Those who get a topic are counted, whose lease did not run out, and also while
-// others go.
+// The subscribers of a topic with a lease in force are counted, also while others leave.
 func TestSubscribers(t *testing.T) {
 	b := newBed(t)
 	b.take()

@@ -16,8 +16,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// paced is a transport to hosts that take so many bytes a second each. It looks at
-// the bodies in memory whenever an exchange begins or ends.
+// paced is a transport to hosts that each read a number of bytes a second. It checks the bodies in
+// memory whenever an exchange begins or ends.
 type paced struct {
 	mu    sync.Mutex
 	speed map[string]float64     // by host; none: it answers after 10 ms
@@ -72,7 +72,7 @@ func (p *paced) Do(r *http.Request) (*http.Response, error) {
 	return status(http.StatusOK), nil
 }
 
-// pace sets how many bytes a second the host of a URL takes.
+// pace sets how many bytes a second the host of a URL reads.
 func (p *paced) pace(to string, speed float64) string {
 	u, _ := url.Parse(to)
 	p.speed[u.Host] = speed
@@ -86,9 +86,8 @@ func (p *paced) at(url string) []time.Time {
 	return p.began[url]
 }
 
-// pacedBed is a bed whose transport is paced and whose bodies are watched: in use and
-// in memory they stay within limit, or the largest of them beside the shares that
-// others keep.
+// pacedBed is a bed with a paced transport and watched bodies. The bodies in use and in memory stay
+// within limit. Only the largest may exceed it, beside the room that others keep.
 func pacedBed(t *testing.T, limit, largest int64, inFlight int) (*bed, *paced) {
 	t.Helper()
 	p := newPaced()
@@ -128,10 +127,10 @@ func nothingHeld(t *testing.T, b *bed) {
 	}
 }
 
-// However many hosts take large bodies slowly, a body of 64 KiB or less at a host that
-// answers at once waits for none of them, nor does one that is somewhat larger; and
-// the slow ones fill the memory as before. The limits are sixteenths of the defaults,
-// and then as small that a body of 64 KiB is not read on the spot.
+// However many hosts read large bodies slowly, a body of 64 KiB or less at a prompt host waits for
+// none of them. Neither does a somewhat larger one. The slow hosts still fill the memory. The
+// limits are sixteenths of the defaults, and then so small that a body of 64 KiB is not read at
+// once.
 func TestSmallBodiesPassLargeOnes(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
@@ -183,8 +182,8 @@ func TestSmallBodiesPassLargeOnes(t *testing.T) {
 	}
 }
 
-// A host may take its time for a large body and is quick nonetheless. Where there are
-// more of them than senders, they leave one to a small body elsewhere.
+// A host may read a large body slowly and still be quick. If there are more such hosts than
+// senders, they leave one sender to a small body elsewhere.
 func TestLargeBodiesLeaveSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := pacedBed(t, 16<<20, 2<<20, 32)
@@ -217,8 +216,8 @@ func TestLargeBodiesLeaveSenders(t *testing.T) {
 	})
 }
 
-// However many large bodies there are for quick hosts, hosts that nobody knows yet get
-// their first notification soon.
+// However many large bodies wait for quick hosts, hosts of unknown health get their first
+// notification soon.
 func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
 	for _, inFlight := range []int{3, 20, 60} {
 		for _, size := range []int{100 << 10, 1 << 20} { // of the middle size, and larger
@@ -262,9 +261,9 @@ func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
 	}
 }
 
-// Where senders are short rather than memory, a body is read when one can be spared
-// for it, and not over and over. Hosts that nobody knows, and that take long, do not
-// get more senders because their bodies are there.
+// If senders are scarce rather than memory, a body is read when a sender can be spared for it, and
+// only once. Slow hosts of unknown health do not get more senders because their bodies are in
+// memory.
 func TestLargeBodiesWaitForSenders(t *testing.T) {
 	for _, as := range []func(*subscriptions.Subscription){served, func(*subscriptions.Subscription) {}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -342,8 +341,8 @@ func randomMixture(r *rand.Rand) (m mixture, speeds []float64) {
 	return m, speeds
 }
 
-// run delivers a mixture for a while, and returns the bytes of large bodies that the
-// hosts took, and the longest that a light body waited.
+// run delivers a mixture for some time. It returns the bytes of large bodies that the hosts read,
+// and the longest wait of a light body.
 func (m mixture) run(t *testing.T, speeds []float64, lights bool) (taken int64, waited time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		const span = 4 * time.Minute
@@ -401,10 +400,10 @@ func (m mixture) run(t *testing.T, speeds []float64, lights bool) (taken int64, 
 	return taken, waited
 }
 
-// Whatever the sizes, hosts and speeds: a body of 64 KiB or less at a prompt host
-// waits for at most a second, and the bytes in memory stay within their bound. The
-// large ones keep nine tenths of their rate, taken over all mixtures: which of two
-// goes first may make more of a difference to one.
+// For all sizes, hosts and speeds: a body of 64 KiB or less at a prompt host waits for at most a
+// second, and the bytes in memory stay within their bound. The large ones keep nine tenths of their
+// rate, on average over all mixtures. In a single mixture the order of two of them may change more
+// than that.
 func TestAnyMixtureOfBodies(t *testing.T) {
 	var alone, together int64
 	for seed := range uint64(6) {
@@ -465,9 +464,9 @@ func TestLargeBodiesKeepTheirRate(t *testing.T) {
 	}
 }
 
-// A body counts for the hosts that still read it. Where each of many bodies goes to a
-// quick host and to a slow one, the slow ones together hold what slow hosts may, and
-// the quick ones wait for none of them.
+// A body counts for the hosts that still read it. If each of many bodies goes to a quick host and
+// to a slow one, the slow hosts together occupy what slow hosts may, and the quick ones wait for
+// none of them.
 func TestBodiesCountForThoseThatStillReadThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const topics, size = 60, 400 << 10
@@ -517,8 +516,8 @@ func (r sized) Body(context.Context, string, journal.Entry) ([]byte, error) {
 	return make([]byte, r.size), nil
 }
 
-// A slow host does not join in a body that a quick one reads, where slow hosts hold
-// what they may. It is called back when one of them is done.
+// A slow host does not join the reading of a quick host's body while slow hosts occupy all that
+// they may. It has its turn when one of them is done.
 func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, fit = 320 << 10, 20
@@ -580,8 +579,8 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 	})
 }
 
-// Large bodies of quick hosts do not wait behind all those of slow ones, nor the
-// other way round: whoever holds less goes first.
+// Large bodies of quick hosts do not wait for all those of slow hosts, nor the other way round: the
+// side that occupies less goes first.
 func TestQuickAndSlowHostsShareTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 512 << 10
@@ -624,8 +623,8 @@ func TestQuickAndSlowHostsShareTheRoom(t *testing.T) {
 	})
 }
 
-// A host that wants many large bodies and takes them slowly has one of them at a time,
-// as long as others wait that have none.
+// A host that wants many large bodies and reads them slowly gets one at a time, as long as hosts
+// without any wait.
 func TestHostsTakeTurnsForTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, others, each = 512 << 10, 10, 30
@@ -696,7 +695,7 @@ func TestBodiesThatFitPass(t *testing.T) {
 	})
 }
 
-// ailing is a journal some of whose large bodies cannot be read.
+// ailing is a journal that cannot read some of its large bodies.
 type ailing struct {
 	Journal
 	fail func(ctx context.Context, topic string) error
@@ -709,7 +708,7 @@ func (a ailing) Body(ctx context.Context, topic string, e journal.Entry) ([]byte
 	return a.Journal.Body(ctx, topic, e)
 }
 
-// Bodies that cannot be read, or whose reading does not end, hold back no others.
+// Bodies that cannot be read, or whose reading does not end, delay no others.
 func TestUnreadableBodiesHoldBackNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := pacedBed(t, 16<<20, 6<<20, 64)

@@ -20,9 +20,9 @@ const (
 	leaseTime, leaseResume    = 10 * time.Minute, 10 * time.Minute
 )
 
-// leaseModel is one subscription and its lane. The Dispatcher, the transitions
-// and the store are the real ones; the model takes the steps of all goroutines, in
-// any order. Beside them it keeps what ought to be true, in the simplest way.
+// leaseModel is one subscription and its lane. The Dispatcher, the transitions and the store are
+// the real ones. The model makes the steps of all goroutines, in any order. Beside them it records
+// in the simplest way what should be true.
 type leaseModel struct {
 	*storetest.Memory
 	t  *testing.T
@@ -36,17 +36,17 @@ type leaseModel struct {
 	steps  []string               // that were taken
 	stuck  bool                   // the last of them did nothing
 
-	// What ought to be true. An epoch is what a 410 may end. It begins with a
-	// lease, and with a replay, since the operator asked for more.
+	// What should be true. An epoch is what a 410 may end. It begins with a lease, and with a
+	// replay, since the operator asked for more.
 	epoch, heard, began int       // the latest, what the Dispatcher knows, and that of flight
 	gone, goneLate      []gone410 // 410s that are not stored
-	overtaken           bool      // one hub stored results since the take-over, and the other is to
+	overtaken           bool      // one hub stored results since the take-over, and the other will
 	reason              string    // of the end; empty: in force
 	gaps                []journal.Gap
 	acked, owed         map[uint64]bool // entries by seq: answered with 2xx, not to be lost in silence
 }
 
-// change is what the Dispatcher is going to be told.
+// change is a change that the Dispatcher will learn of.
 type change struct {
 	subscription subscriptions.Subscription
 	epoch        int
@@ -99,7 +99,7 @@ func (m *leaseModel) head() journal.Head {
 	return h
 }
 
-// update is what the Service does: what changed is heard of in order, but later.
+// update does what the Service does. The Dispatcher learns of changes in order, but later.
 func (m *leaseModel) update(renewal bool, f func(subscriptions.Record) (subscriptions.Record, error)) {
 	rec, err := m.Update(m.t.Context(), m.id, f)
 	m.ok(err)
@@ -266,7 +266,7 @@ func (m *leaseModel) stored(ends []gone410) {
 	}
 }
 
-// hear tells the Dispatcher what changed.
+// hear informs the Dispatcher of a change.
 func (m *leaseModel) hear() {
 	c := m.unread[0]
 	m.unread, m.heard = m.unread[1:], c.epoch
@@ -283,8 +283,8 @@ func (m *leaseModel) sweep() {
 	m.heard = m.epoch
 }
 
-// takeOver is another hub that takes the shard: it knows what is stored. Results
-// of the one before it may be stored later.
+// takeOver is another hub that takes over the shard. It knows what is stored. The hub before it may
+// store results later.
 func (m *leaseModel) takeOver() {
 	m.late, m.goneLate = append(m.late, m.d.commits.filling.commits...), append(m.goneLate, m.gone...)
 	m.d.commits.filling, m.gone, m.overtaken = group{}, nil, false

@@ -58,7 +58,7 @@ var leaseSteps = []leaseStep{
 // in every order.
 const plainSteps, plainDepth = 8, 6
 
-// expire lets the time pass in which the lease can be taken up again.
+// expire lets the time pass in which the lease can be renewed.
 func (m *leaseModel) expire() {
 	time.Sleep(leaseTime + leaseResume)
 	rec, head := m.record(), m.head().Last
@@ -79,11 +79,11 @@ func (m *leaseModel) replay() {
 	})
 }
 
-// A 410 ends the lease that was in force when its exchange began, and nothing
-// else: not one that was renewed, taken up again or begun anew since, whatever
-// lies between (HUB-12, HUB-47, invariants 4, 8 and 10). All orders of some steps
-// are tried: of the plain ones, a delivery, a renewal and an unsubscribe, up to
-// plainDepth, of all up to -lease-depth, which is 6 in `make nemesis`.
+// A 410 ends the lease that was in force when its exchange began, and nothing else: no lease that
+// was renewed or begun anew since, whatever happened in between (HUB-12, HUB-47, invariants 4, 8
+// and 10). The test tries all orders of some steps. The plain ones are a delivery, a renewal and an
+// unsubscribe, tried up to plainDepth. All steps are tried up to -lease-depth, which is 6 in `make
+// nemesis`.
 func TestLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(switched)

@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// A store that lost its tail may have lost subscriptions with it. Their lanes stop,
-// whether the sweep had heard of them or not, and the others go on.
+// A store that lost its tail may have lost subscriptions with it. Their lanes stop, whether the
+// sweep knew them or not, and the others continue.
 func TestLostSubscriptionsGetNothing(t *testing.T) {
 	for name, swept := range map[string]bool{"after a sweep": true, "before it": false} {
 		synctest.Test(t, func(t *testing.T) {

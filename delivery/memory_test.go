@@ -17,8 +17,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// memory is a store that keeps to the interfaces' word in the simplest way, and
-// counts what is asked of it.
+// memory is a store that does what the interfaces promise in the simplest way, and counts its
+// calls.
 type memory struct {
 	mu      sync.Mutex
 	topics  map[string]*memTopic
@@ -33,7 +33,7 @@ type memory struct {
 	history                                 [][]subscriptions.Commit
 	// failRead and failCommit, where set, are asked before each.
 	failRead, failBody, failCommit func() error
-	refuse                         func(uuid.UUID) error // why a commit alone is not stored
+	refuse                         func(uuid.UUID) error // why a commit without others is not stored
 	failGet                        func(uuid.UUID) error // the same
 }
 
@@ -118,7 +118,7 @@ func (m *memory) trim(url string, seq uint64) {
 	}
 }
 
-// rollback drops the newest n entries as if they had never been.
+// rollback drops the newest n entries without a trace.
 func (m *memory) rollback(url string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -317,7 +317,7 @@ func (m *memory) Update(_ context.Context, id uuid.UUID, change func(subscriptio
 	return m.record(id).copied(), nil
 }
 
-// all are the records, for who holds the lock or is alone.
+// all are the records. The caller holds the lock or is the only goroutine.
 func (m *memory) all() iter.Seq[*memRecord] {
 	return func(yield func(*memRecord) bool) {
 		for _, of := range m.records {
@@ -397,7 +397,7 @@ func (m *memory) Commit(_ context.Context, commits []subscriptions.Commit) error
 	return nil
 }
 
-// asked tells how often entries were read, and groups written.
+// asked returns how often entries were read, and groups written.
 func (m *memory) asked() (reads, commits int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

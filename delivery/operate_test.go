@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// operator is a Service whose changes the bed's Dispatcher takes up.
+// operator is a Service that informs the bed's Dispatcher of its changes.
 func (b *bed) operator() *subscriptions.Service {
 	return subscriptions.New(subscriptions.Options{
 		Store: b.memory, Heads: b.memory, Entries: b.memory, Client: b.wire, Changed: b.d.Apply,
@@ -122,9 +122,9 @@ func TestRetryOfABusyLane(t *testing.T) {
 	})
 }
 
-// A replay delivers again in order what is retained and ends after a time, in
-// whatever state the lane is, and what is published meanwhile comes after it. What
-// was in flight or not committed yet does not undo it (invariants 3 and 4).
+// A replay delivers again in order what is retained, and ends after some time, in any state of the
+// lane. Notifications that are published meanwhile come after it. Deliveries in flight and
+// uncommitted results do not undo it (invariants 3 and 4).
 func TestReplayDeliversAgain_Invariant4(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer  callback
@@ -188,7 +188,7 @@ func TestReplayDeliversAgain_Invariant4(t *testing.T) {
 	}
 }
 
-// failsLast takes everything but the last of five notifications.
+// failsLast accepts all but the last of five notifications.
 func failsLast(fails callback) callback {
 	return func(r *http.Request, body []byte) (*http.Response, error) {
 		if string(body) == "5" {
@@ -198,8 +198,8 @@ func failsLast(fails callback) callback {
 	}
 }
 
-// A replay of a subscription that is behind takes nothing away: what it did not
-// get yet still comes.
+// A replay of a subscription that is behind loses nothing: the notifications that it lacks still
+// come.
 func TestReplayIsNeverForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

@@ -8,8 +8,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// A paused subscription gets nothing, not even what waited in a queue; once it is resumed it
-// gets everything, in order. That holds in a hub that took over its shard meanwhile, too.
+// A paused subscription gets nothing, not even a delivery that is already in a queue. After it is
+// resumed it gets everything, in order. The same is true in a hub that took over its shard
+// meanwhile.
 func TestPausedSubscriptionGetsNothing(t *testing.T) {
 	for name, fails := range map[string]bool{"failing": true, "well": false} {
 		t.Run(name, func(t *testing.T) {

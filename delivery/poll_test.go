@@ -105,7 +105,7 @@ func TestSweepAsksAtOnce(t *testing.T) {
 			t.Errorf("%d lanes with both ends seen", n)
 		}
 
-		// What Apply told is read once more, whether the store counted it or not.
+		// A change that Apply reported is read once more, whether the store counted it or not.
 		back := b.sibling(mine)
 		pass(2 * b.d.o.Sweep)
 		store.changed.Store(0)

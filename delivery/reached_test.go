@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// What a store asks that may have lost its tail: how far the subscriptions got.
+// The answer for a store that may have lost its tail and asks how far the subscriptions got.
 func TestReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lanes = chunk + 10

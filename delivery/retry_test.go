@@ -246,7 +246,7 @@ func TestRetryNow(t *testing.T) {
 	})
 }
 
-// A restart takes waits up where they were.
+// A restarted hub continues each wait.
 func TestRestartKeepsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Invariants 5 and 10: where the store lost its tail, that is found once for the
-// topic, however many lanes it has, recorded once, and all of them go back.
+// Invariants 5 and 10: if the store lost its tail, the hub finds that once per topic, however many
+// lanes it has, and records it once. Then all lanes go back.
 func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lanes, kept, gone = 500, 10, 40
@@ -71,7 +71,7 @@ func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 	})
 }
 
-// What cannot be recorded is tried again before any lane goes back.
+// A loss that cannot be recorded is recorded again before any lane goes back.
 func TestRollbackThatCannotBeRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -99,8 +99,8 @@ func TestRollbackThatCannotBeRecorded(t *testing.T) {
 	})
 }
 
-// A hub that did not see the entries which the store lost, as after a restart, goes back as
-// far as the hub which saw them recorded, and sends no more again than that one did.
+// A hub that has not seen the lost entries, as after a restart, goes back as far as the hub that
+// saw them recorded, and sends no more again than that one did.
 func TestRollbackThatAnotherHubSaw_Invariant5(t *testing.T) {
 	const kept, gone = 6, 4
 	for _, tc := range []struct {
@@ -159,9 +159,9 @@ func (n *noRecorder) RecordGap(ctx context.Context, url string, g journal.Gap) e
 	return n.memory.RecordGap(ctx, url, g)
 }
 
-// Invariants 3 and 5: a hub that was frozen past its lease while it read, and whose
-// read then tells that the store lost its tail, takes nobody back: the new owner
-// did, and goes on storing where it is.
+// Invariants 3 and 5: a hub was frozen past its lease while it read, and that read reports that the
+// store lost its tail. It moves no lane back: the new owner did that, and continues storing where
+// it is.
 func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var owns atomic.Bool
@@ -201,7 +201,7 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 	})
 }
 
-// heldReads holds reads up while it is on.
+// heldReads delays reads while it is on.
 type heldReads struct {
 	*memory
 	on   atomic.Bool

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Whatever came and went, with whoever waiting: there is room for a body of 64 KiB at
-// a quick host unless such bodies have their share already, the ranks hold no more
-// than they may, and what waits fits once those that it waits for are done.
+// After any history, with any bodies waiting: there is room for a body of 64 KiB at a quick host
+// unless such bodies occupy their share already. The ranks occupy no more than they may. A body
+// that waits fits as soon as those are done that it waits for.
 func TestRoomAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))

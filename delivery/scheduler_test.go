@@ -13,9 +13,10 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// The rule of the package comment, over random histories: topics with random subscribers at hosts that
-// answer, are slow, fail, hang, cannot be reached, and recover. The scheduler runs by itself, with a virtual
-// clock and a seed, and the test plays the senders, who sleep until the scheduler signals.
+// The rule of the package comment, over random histories: topics with random subscribers at hosts
+// that answer, are slow, fail, hang, cannot be reached, and recover. The scheduler runs by itself,
+// with a virtual clock and a seed. The test plays the senders, which sleep until the scheduler
+// signals.
 func TestSchedulerKeepsTheRule(t *testing.T) {
 	seen := make(map[string]int)
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +60,7 @@ type ruleWorld struct {
 	reserved      map[*lane]health
 	ready         map[*lane]*ruleWait
 	starts        map[ruleQueue]int
-	passed        map[*topic]int // starts of others since a lane of it might have started all the time
+	passed        map[*topic]int // starts of others since a lane of it could have started all the time
 	seen          map[string]int
 }
 
@@ -77,7 +78,7 @@ type ruleRead struct {
 	due  int64
 }
 
-// ruleQueue is where topics take turns.
+// ruleQueue is a queue in which topics take turns.
 type ruleQueue struct {
 	host *host
 	kind kind
@@ -248,7 +249,7 @@ func (w *ruleWorld) finish(f *ruleFlight) {
 	}
 }
 
-// exchange is how one with a host goes.
+// exchange is the result of an exchange with a host.
 func (w *ruleWorld) exchange(f *ruleFlight) {
 	took, status := time.Duration(1+w.rnd.Int64N(int64(time.Second))), 200
 	switch w.behaviour[f.lane.host.name] {
@@ -394,8 +395,8 @@ func (w *ruleWorld) could() map[*topic]bool {
 	return could
 }
 
-// turn checks that topics take turns to have a sender. In a round each topic of each pool has a
-// turn, of at most perHost deliveries. A topic may need a turn for each that waits where its own lane does,
+// turn checks that topics take turns to have a sender. In a round each topic of each pool has a turn, of
+// at most perHost deliveries. A topic may need a turn for each lane that waits at the same place,
 // and the turn of another may have begun.
 func (w *ruleWorld) turn(started *topic, could map[*topic]bool) {
 	round := pools * w.topics * w.perHost

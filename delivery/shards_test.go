@@ -20,7 +20,7 @@ import (
 // shard is that of a subscription.
 func shardOf(s subscriptions.Subscription) int { return subscriptions.Shard(s.ID) }
 
-// own takes the shard of a subscription.
+// own acquires the shard of a subscription.
 func (b *bed) own(s subscriptions.Subscription) {
 	b.t.Helper()
 	if err := b.d.Start(b.t.Context(), shardOf(s)); err != nil {
@@ -38,15 +38,15 @@ func (b *bed) two() (one, other subscriptions.Subscription) {
 	}
 }
 
-// A hub delivers to the subscriptions of the shards that it took, whether it was
-// told of them or found them in a sweep, and to no other.
+// A hub delivers to the subscriptions of the shards that it acquired, whether Apply reported them
+// or a sweep found them, and to no others.
 func TestOnlyTakenShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		mine, other := b.two()
 		b.runAlone()
 		defer b.end()
-		b.d.Apply(mine) // ignored: nothing is taken
+		b.d.Apply(mine) // ignored: no shard is acquired
 		one := b.publish(t, topicA, []byte("one"))
 		pass(time.Minute)
 		if st := b.d.Stats(); st.Lanes != 0 {
@@ -58,7 +58,7 @@ func TestOnlyTakenShards(t *testing.T) {
 		pass(time.Minute)
 		b.wantOrder(mine.Callback, one, two)
 		b.wantOrder(other.Callback)
-		// What another hub changes is found by the sweep.
+		// The sweep finds the changes of another hub.
 		_, err := b.Update(t.Context(), mine.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
 			rec.Subscription.EndedAt = time.Now()
 			return rec, nil
@@ -122,8 +122,8 @@ func (c *counting) Changed(ctx context.Context, n int, since uint64) ([]uuid.UUI
 	return c.memory.Changed(ctx, n, since)
 }
 
-// What is in flight when a shard is yielded is finished and stored, and nothing is
-// begun; the next owner goes on after it.
+// When a shard is yielded, deliveries in flight are finished and stored, and none begins. The next
+// owner continues after them.
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour }) // nothing is stored but by a flush
@@ -235,8 +235,8 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// A shard that is cut while it is read is not taken, and one that cannot be read
-// holds readiness back until it is given up.
+// A shard that is revoked while it is read is not acquired. A shard that cannot be read keeps the
+// hub from being ready until it is given up.
 func TestTakeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -271,7 +271,7 @@ func TestTakeFails(t *testing.T) {
 	})
 }
 
-// slowList takes its time to list, or fails.
+// slowList lists slowly, or fails.
 type slowList struct {
 	*memory
 	err  error
@@ -290,7 +290,7 @@ func (s *slowList) List(ctx context.Context, shard int, after uuid.UUID, limit i
 	return s.memory.List(ctx, shard, after, limit)
 }
 
-// What Apply was told while a shard was read wins over what was read (HUB-49).
+// A change that Apply reports while a shard is read wins over what was read (HUB-49).
 func TestTakeDoesNotReviveEnded_HUB49(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -323,8 +323,8 @@ func (s *staleList) List(ctx context.Context, shard int, after uuid.UUID, limit 
 	return page, err
 }
 
-// The requests of a shard are handed on when it is taken, and those that another
-// hub accepted within a sweep.
+// The requests of a shard are handed on when the shard is acquired. Those that another hub accepted
+// are handed on within a sweep.
 func TestRequestsAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var found atomic.Int64
@@ -362,8 +362,8 @@ func TestRequestsAreFound(t *testing.T) {
 	})
 }
 
-// A hub that was frozen past its lease sends nothing when it wakes up, also before
-// it is told that its shards are lost.
+// A hub that was frozen past its lease sends nothing when it wakes up, even before it learns that
+// its shards are lost.
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lease atomic.Bool
@@ -387,7 +387,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	})
 }
 
-// What came of a shard's exchanges right before ctx ends is stored as well.
+// The results of a shard's exchanges right before ctx ends are stored as well.
 func TestYieldStoresWhenCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })
@@ -414,8 +414,8 @@ func TestYieldStoresWhenCutOff(t *testing.T) {
 	})
 }
 
-// A shard that is lost and taken again by the same hub goes on where it was, though
-// the results before were not stored yet.
+// A shard that a hub loses and acquires again continues where it was, though the results before
+// were not stored yet.
 func TestTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })

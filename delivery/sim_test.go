@@ -53,7 +53,7 @@ type simWait struct {
 	starts   int // of its kind there, before it was ready
 	all      int // of the hub, the same
 	reserved bool
-	disturb  bool // its bound does not hold: the host was suspect, or somebody went before the turns
+	disturb  bool // its bound does not apply: the host was suspect, or another delivery went before the turns
 }
 
 // simRun is an exchange.
@@ -138,7 +138,7 @@ func (s *sim) makeReady(l *lane, reserved bool) {
 	}
 }
 
-// take takes a lane off those that wait.
+// take removes a lane from those that wait.
 func (s *sim) take(l *lane) *simWait {
 	w := s.ready[l]
 	delete(s.ready, l)
@@ -163,8 +163,8 @@ func (s *sim) at(after time.Duration, do func()) {
 	s.events.set(&simEvent{due: s.d.sched.s.mono() + int64(after), timer: -1, do: do})
 }
 
-// run goes on until nothing is left to do, or the time is over. Took says how long an exchange
-// takes.
+// run continues until nothing is left to do, or the time is over. Took returns how long an exchange
+// lasts.
 func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
 	end := s.d.sched.s.mono() + int64(limit)
@@ -191,7 +191,7 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 	}
 }
 
-// pump has the senders take what they can.
+// pump has the senders start what they can.
 func (s *sim) pump(took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
 	for s.inFlight < s.d.o.MaxInflight {

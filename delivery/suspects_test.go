@@ -12,7 +12,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// A host with three timeouts in a row gets one probe for each step, however many
+// A host with three timeouts in a row gets one probe for each step of the ladder, however many
 // lanes wait there. Its first 2xx readies those that could not reach it.
 func TestSuspectHostIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,12 +206,11 @@ func TestTenantWhileItsHostIsProbed(t *testing.T) {
 	})
 }
 
-// Where tenants share a host, the callbacks of one that hang do not hold up those
-// of another for longer than a step of the ladder and the probe that is under way,
-// however many they are and though they make the host suspect again and again.
-// A tenant that no slot is left for once the host has answered another waits for
-// what is in flight besides, and for what gets a slot in the moment between the
-// first of its timeouts and the third: 30 s and three times 15 s.
+// Tenants share a host. Callbacks of one that hang delay those of another for at most a step of the
+// ladder and the probe under way, however many they are and although they make the host suspect
+// again and again. A tenant may find no free slot once the host has answered another. Then it also
+// waits for the exchanges in flight, and for those that get a slot between the first of its
+// timeouts and the third: 30 s and three times 15 s.
 func TestTenantsOfASuspectHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

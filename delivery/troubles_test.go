@@ -16,7 +16,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// A record that the store cannot read stalls nobody else.
+// A record that the store cannot read delays no other subscription.
 func TestUnreadableRecordStallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.CommitEvery = 4 })
@@ -161,7 +161,7 @@ func TestAnchorsAreBounded(t *testing.T) {
 	}
 }
 
-// What was added right before the end is stored.
+// A result that is added right before the end is stored.
 func TestLastResultsAreStored(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestLastResultsAreStored(t *testing.T) {
 	}
 }
 
-// Large bodies that do not fit into memory together are delivered also where
-// turns take longer than a body is kept, and are not read over and over.
+// Large bodies that do not fit into memory together are delivered even if turns last longer than a
+// body is kept, and are not read over and over.
 func TestLargeBodiesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflight, o.MaxInflightBytes = 4, 100<<10 })
@@ -193,7 +193,7 @@ func TestLargeBodiesUnderLoad(t *testing.T) {
 		for n := range small {
 			topic, url := fmt.Sprint(topicB, n), fmt.Sprintf("http://s%d.example/cb", n)
 			b.subscribe(topic, url)
-			b.set(url, takes(10*time.Second)) // so that a round takes 150 s
+			b.set(url, takes(10*time.Second)) // so that a round lasts 150 s
 			for k := range 100 {
 				b.publish(t, topic, fmt.Append(nil, k))
 			}

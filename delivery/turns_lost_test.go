@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Whatever hosts do, with few senders or many, while lanes come, go, fail, and wait for large bodies: no
-// sender is idle while a lane could start, the limits hold, what is counted is right, topics take turns at each
-// host, and nothing is left over in the end.
+// Any hosts, few senders or many, while lanes come, go, fail, and wait for large bodies: no sender
+// is idle while a lane could start, the limits are kept, the counts are right, topics take turns at
+// each host, and nothing is left over in the end.
 func TestTurnsAreNeverLost(t *testing.T) {
 	suspects, slow, removed := 0, 0, 0
 	for seed := range uint64(150) {

@@ -80,9 +80,9 @@ func TestTurnsAreBounded(t *testing.T) {
 	t.Logf("%d of %d waits were over half of their bound", tight, waits)
 }
 
-// One host has callbacks of a small topic and of 16 large ones. However many hosts these
-// have besides, and though all senders are busy with them, the small one waits for no more
-// exchanges of its host than if they had that one alone.
+// One host has callbacks of a small topic and of 16 large ones. The large ones have many other
+// hosts besides, and all senders are busy with them. The small topic waits for no more exchanges of
+// its host than if the large ones had only that host.
 func TestSharedHostServesSmallTopic(t *testing.T) {
 	const large, takes = 16, 100 * time.Millisecond
 	for _, fanOut := range []int{1, 2000, 10_000} {
@@ -133,9 +133,9 @@ func TestSharedHostServesSmallTopic(t *testing.T) {
 	}
 }
 
-// Where all senders are busy, a topic that has all its callbacks at a host with many topics gets there for each
-// turn that it has among the topics of the hub what a sender for each place would get it: the large topics there,
-// whose own turns lead elsewhere, do not count against it.
+// All senders are busy. A topic that has all its callbacks at a host with many topics gets, for
+// each of its turns among the topics of the hub, as much there as a sender for each place would
+// give it. The large topics there have their own turns elsewhere, and do not count against it.
 func TestTurnsWithoutIdleSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large, others, takes, senders = 16, 100, 100 * time.Millisecond, 20
@@ -184,8 +184,8 @@ func TestTurnsWithoutIdleSenders(t *testing.T) {
 	})
 }
 
-// The hosts of a topic take turns; and where all senders are busy, topics that share a host have as many turns as
-// those with one of their own, as long as it has places for them.
+// The hosts of a topic take turns. While all senders are busy, topics that share a host have as
+// many turns as topics with a host of their own, as long as the host has places for them.
 func TestHostsAndTopicsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, 1, func(o *Options) { o.MaxInflight = 3 })
@@ -251,7 +251,8 @@ func TestTurnEnds(t *testing.T) {
 	}
 }
 
-// A lane whose large body has been read goes before all turns and kinds, as soon as its host has a place.
+// A lane whose large body has been read goes before all turns and kinds, as soon as its host has a
+// place.
 func TestReturnedGoesFirst(t *testing.T) {
 	for _, place := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -287,8 +288,8 @@ func TestReturnedGoesFirst(t *testing.T) {
 	}
 }
 
-// A host leads as few senders to it as it has places, however many topics wait there: what a delivery costs does
-// not grow with them.
+// A host gets as few senders as it has places, however many topics wait there: the cost of a
+// delivery does not grow with them.
 func TestManyTopicsAtAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const topics, takes = 2000, time.Second

@@ -41,7 +41,7 @@ type siege struct {
 	subs  *subscriptions.Service
 	end   func()
 
-	addresses *egress.Budget // as the hub's client takes places of addresses
+	addresses *egress.Budget // as the hub's client acquires places of addresses
 
 	mu       sync.Mutex
 	serves   string                 // what openTopic serves
@@ -102,7 +102,7 @@ func (c forSubscriptions) Check(ctx context.Context, topic string) error {
 	return err
 }
 
-// Do is the network: it takes a place of the address, and answers after a while.
+// Do is the network: it acquires a place of the address, and answers after some time.
 func (s *siege) Do(r *http.Request) (*http.Response, error) {
 	host := r.URL.Hostname()
 	addr := "address of " + host
@@ -187,7 +187,7 @@ func change(from, until time.Time, what string) string {
 <url><loc>https://source.example/%s</loc><rs:md change="updated"/></url></urlset>`, from.Format(time.RFC3339), until.Format(time.RFC3339), what)
 }
 
-// publish publishes what happened since the last time, until it is taken.
+// publish publishes the changes since the last time, until the hub accepts them.
 func (s *siege) publish(topic, token string) {
 	now := time.Now().UTC().Truncate(time.Second)
 	s.mu.Lock()
@@ -278,11 +278,10 @@ func (s *siege) attack() {
 	}
 }
 
-// Strangers neither stop a Source that is established, with a token or without, nor
-// renewals: at ten times 60 requests a minute from 16 addresses, which name nonsense on
-// the Source's host, its own topics and callbacks, and 20,000 other topics, on a hub
-// that runs and on one that was just restarted. What they name gets no more than the
-// budget meanwhile.
+// Strangers stop neither an established Source, with a token or without, nor renewals. They send
+// ten times 60 requests a minute from 16 addresses. The requests name nonsense on the Source's
+// host, its own topics and callbacks, and 20,000 other topics. The hub has been running, or was
+// just restarted. Meanwhile the hub calls what they name no more often than the budget allows.
 func TestStrangersStopNobody(t *testing.T) {
 	phase := 30 * time.Minute
 	if testing.Short() {
@@ -328,7 +327,7 @@ func TestStrangersStopNobody(t *testing.T) {
 	})
 }
 
-// besiege attacks for a while, in which the Source publishes every half minute and each
+// besiege attacks for some time. Meanwhile the Source publishes every half minute, and each
 // callback is renewed every five minutes.
 func (s *siege) besiege(d time.Duration) {
 	var honest sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"github.com/rshub/rshub/store/embedstore"
 )
 
-// forger has a topic of his own beside another one's, on one host, and tries to
-// have the hub take his bytes for that one's.
+// forger has a topic beside the topic of another Source, on one host. It tries to make the hub
+// accept its bytes for the other topic.
 type forger struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -94,8 +94,8 @@ func TestContentCannotBeForged_HUB53(t *testing.T) {
 	if status, _ := post(t, hubURL, victim, "", interval(1, 2, "forged")); status != http.StatusForbidden {
 		t.Errorf("with the check remembered: %d", status)
 	}
-	// It serves what is posted until it is compared, and something else then: what
-	// is stored is what it was asked for and said.
+	// It serves the posted content until the hub has compared it, and something else afterwards.
+	// The hub stores the posted content.
 	next := interval(1, 2, "next")
 	f.mu.Lock()
 	f.serve["/victim/"] = func(w http.ResponseWriter, _ *http.Request) {

@@ -19,7 +19,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// Each request is told once, with what became of it.
+// Each request is reported in one event, with its outcome.
 func TestEvents(t *testing.T) {
 	form := with("Content-Type", "application/x-www-form-urlencoded")
 	subscribe := "hub.mode=subscribe&hub.topic=https://example.org/t&hub.callback=https://callback.example/secret"
@@ -98,7 +98,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// What a publish leaves out, where that is accepted, is told as well (invariant
+// If the hub accepts a publish that leaves something out, the event reports that, too (invariant
 // 10).
 func TestEventOfAGap(t *testing.T) {
 	var got []Event
@@ -121,9 +121,9 @@ func TestEventOfAGap(t *testing.T) {
 	}
 }
 
-// A publish is refused in one of the ways that PublishOutcomes lists, so that each
-// is counted from the start; what is not there is for forms alone, or no outcome at
-// all: a handler that broke off has none.
+// PublishOutcomes lists every way in which a publish is refused, so that each is counted from the
+// start. The problems that it lacks are for forms only, or are no outcome: a handler that broke off
+// has none.
 func TestPublishOutcomes(t *testing.T) {
 	forms := []string{
 		"bad-form", "too-many-pings", "empty-content", "callback-not-allowed", "insecure-secret", "not-found", "method-not-allowed",

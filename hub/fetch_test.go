@@ -173,8 +173,8 @@ func (b *bed) entries() []journal.Entry {
 	return entries
 }
 
-// HUB-60: a change notification that is fetched goes the way of one that is
-// posted: the document's rules, continuity, duplicates.
+// HUB-60: a fetched change notification is checked like a posted one: the document's rules,
+// continuity, duplicates.
 func TestFetchedNotifications_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
 		steps := []struct {
@@ -228,8 +228,8 @@ func dated(from, until int, what string) string {
 		fmt.Sprintf(`<url><loc>http://example.org/%s</loc><rs:md change="created"/></url>`, what))
 }
 
-// HUB-61: what is no notification goes out as it is served, its Content-Type to
-// the byte, unchanged or not.
+// HUB-61: content that is no notification is delivered as it is served, with the same Content-Type
+// to the byte, whether it has changed or not.
 func TestFetchedContent_HUB61(t *testing.T) {
 	for mediaType, want := range map[string]string{
 		"text/plain":                        "",
@@ -261,8 +261,8 @@ func TestFetchedContent_HUB61(t *testing.T) {
 	}
 }
 
-// HUB-60, HUB-61: application/xml that is no document of ResourceSync is content like
-// any other, in whatever encoding, and its DTD goes out with it as it is.
+// HUB-60, HUB-61: application/xml that is no ResourceSync document is content like any other, in
+// any encoding. It is delivered unchanged, with its DTD.
 func TestFetchedFeeds_HUB60_HUB61(t *testing.T) {
 	const rss = `<rss version="2.0"><channel><title>caf\xe9</title></channel></rss>`
 	for mediaType, body := range map[string]string{
@@ -297,8 +297,8 @@ func TestFetchedFeeds_HUB60_HUB61(t *testing.T) {
 	}
 }
 
-// HUB-57, HUB-60: whatever an anonymous ping finds before the first notification, the
-// topic takes that, posted or fetched, and then nothing else, until it is reset.
+// HUB-57, HUB-60: an anonymous ping may find any content before the first notification. After the
+// first notification, posted or fetched, the topic accepts nothing else until it is reset.
 func TestContentSettlesNoKind_HUB57_HUB60(t *testing.T) {
 	page := served("text/html", "<p>nothing here yet")
 	for name, first := range map[string]func(b *bed){
@@ -354,7 +354,7 @@ func TestContentSettlesNoKind_HUB57_HUB60(t *testing.T) {
 	}
 }
 
-// What is final is not tried again, and the next ping tries anew.
+// A permanent failure is not tried again. The next ping tries anew.
 func TestFetchesThatAreRefused_HUB60(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serve   func(context.Context) (validate.Fetched, error)
@@ -397,13 +397,13 @@ func TestFetchesThatAreRefused_HUB60(t *testing.T) {
 	}
 }
 
-// unopened is a body that nobody is to read.
+// unopened is a body that must not be read.
 type unopened struct{}
 
 func (unopened) Read([]byte) (int, error) { panic("it was read") }
 func (unopened) Close() error             { return nil }
 
-// A topic that is not served any more when it comes to fetching it is not asked.
+// A topic that the hub no longer serves when its fetch is due is not fetched.
 func TestFetchOfATopicThatIsNotServed(t *testing.T) {
 	inBed(t, func(b *bed) {
 		stop := make(chan struct{})
@@ -417,8 +417,7 @@ func TestFetchOfATopicThatIsNotServed(t *testing.T) {
 	})
 }
 
-// HUB-60: however many pings come while a topic is fetched, it is fetched once
-// more.
+// HUB-60: all the pings that come during a fetch cause one more fetch.
 func TestPingsCoalesce_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
 		first := make(chan struct{})
@@ -521,8 +520,8 @@ func TestFetchHonoursRetryAfter(t *testing.T) {
 	})
 }
 
-// What was answered with 202 is fetched after a restart, when it is due, and what
-// is being fetched at the end is left for then.
+// A ping that was answered with 202 is fetched after a restart, when it is due. A fetch that is
+// under way at the shutdown is left for then.
 func TestFetchesGoOnAfterARestart_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
 		other := topic + "other"
@@ -547,15 +546,15 @@ func TestFetchesGoOnAfterARestart_HUB60(t *testing.T) {
 	})
 }
 
-// A crash between the journal and the ping record: nothing is lost, a notification is
-// recognised, and content goes out at most once more.
+// After a crash between the journal and the ping record nothing is lost, a notification is
+// recognised, and content is delivered at most once more.
 func TestCrashBeforeThePingIsResolved(t *testing.T) {
 	for mediaType, want := range map[string]int{"application/xml": 1, "text/plain": 2} {
 		inBed(t, func(b *bed) {
 			b.o.Pings = &brokenPings{pings: b.store, setFetched: func(journal.PingRecord) error { return errors.New("the power failed") }}
 			b.web.set(topic, served(mediaType, dated(0, 1, "a")))
 			b.pinged(topic)
-			time.Sleep(time.Hour) // the store goes on failing, and that is no reason to fetch again
+			time.Sleep(time.Hour) // the store still fails, and that is no reason to fetch again
 			if n := len(b.web.times(topic)); n != 1 || len(b.entries()) != 1 || !b.pingRecord(topic).Waiting() {
 				t.Errorf("%s: %d fetches", mediaType, n)
 			}
@@ -590,8 +589,8 @@ func TestFetchesWaitForTheStore(t *testing.T) {
 	})
 }
 
-// A slow host holds nobody up but itself, and has few requests at once; nor do
-// many dead ones.
+// A slow host delays only itself, and gets few requests at once. The same is true of many dead
+// hosts.
 func TestFetchesAreFairOverHosts(t *testing.T) {
 	inBed(t, func(b *bed) {
 		var slow, dead []string
@@ -668,8 +667,8 @@ func TestHostsTakeTurns(t *testing.T) {
 	})
 }
 
-// What is over the budget waits, costs no try and is not logged; other hosts go
-// on. It comes to an end as the topic that can't be asked does.
+// A fetch that is over the budget waits. That counts as no attempt and is not logged, and other
+// hosts go on. In the end it fails like a topic that cannot be fetched.
 func TestFetchWaitsForTheBudget_HUB60(t *testing.T) {
 	inBed(t, func(b *bed) {
 		var over atomic.Bool
@@ -760,7 +759,7 @@ func TestOldPingRecordsAreForgotten(t *testing.T) {
 	})
 }
 
-// What is beyond the room in memory is fetched in time all the same.
+// Pings for which there is no room in memory are fetched in time, too.
 func TestMoreTopicsThanFitInMemory(t *testing.T) {
 	q := newFetchQueue()
 	for i := range maxFetchJobs + 10 {
@@ -837,7 +836,7 @@ func TestRetryFetch(t *testing.T) {
 	}
 }
 
-// What a stranger's header made of a refusal is kept short (invariant 12).
+// If a stranger's header gets into a refusal, it is kept short (invariant 12).
 func TestDetailOfAFetchIsBounded(t *testing.T) {
 	inBed(t, func(b *bed) {
 		b.web.set(topic, refusing(200, &validate.DeniedError{Reason: "the topic URI has " + strings.Repeat("é", 60<<10) + ` as rel="self"`}))

@@ -59,8 +59,8 @@ func FuzzServeHTTP(f *testing.F) {
 	})
 }
 
-// Whatever headers a topic answers with, what goes on of them is its Content-Type
-// as it is (HUB-61) and links that can stand in a header.
+// Of any headers that a topic answers with, the hub passes on only the unchanged Content-Type
+// (HUB-61) and links that fit into a header.
 func FuzzDescribe(f *testing.F) {
 	f.Add("application/xml", "", `</caps>; rel="resourcesync"`)
 	f.Add("application/xml;charset=UTF-8;x", "gzip", `<//other.example/>;rel=resourcesync, <:>;rel=resourcesync`)

@@ -9,8 +9,8 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// A body is hashed with no more secrets than one requester may have hashed; others, and
-// those whose signature is right, are not held up.
+// A body is hashed with no more secrets than one requester may have hashed. That delays neither
+// other requesters nor those whose signature is right.
 func TestHashingIsBounded(t *testing.T) {
 	var all []validate.Publisher
 	for i := range 6 {

@@ -14,8 +14,8 @@ import (
 	"github.com/rshub/rshub/internal/base/browser"
 )
 
-// Every answer has the headers that keep a browser from making something else of
-// it: pages, receipts and refusals.
+// Every answer has the headers that keep a browser from interpreting it as anything else: pages,
+// receipts and refusals.
 func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request *http.Request

@@ -92,7 +92,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// What a reader needs to go on stands in the problem.
+// The problem has what a reader needs to continue.
 func TestProblemsOfReadersSayWhatThereIs(t *testing.T) {
 	w := withHistory(t)
 	const accept = "application/problem+json, application/xml;q=0.5"
@@ -130,7 +130,7 @@ func TestQuestionsThatAreAnswered_MEM01(t *testing.T) {
 	}
 }
 
-// What a requester reads is counted in bytes.
+// The bytes that a requester reads are counted.
 func TestReadsAreLimited(t *testing.T) {
 	w := withHistory(t, func(o *Options) { o.ReadBytes, o.MaxBody = Rate{Events: 500, Per: time.Minute}, 100 })
 	codes := []int{}

@@ -30,7 +30,7 @@ const (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// memory is a journal that forgets nothing, and fails when it is told to.
+// memory is a journal that forgets nothing, and fails when a test sets that.
 type memory struct {
 	mu      sync.Mutex
 	topics  map[string][]journal.Entry
@@ -118,7 +118,7 @@ func (m *memory) stored() int {
 	return n
 }
 
-// acceptor takes subscription requests, or answers with an error.
+// acceptor accepts subscription requests, or answers with an error.
 type acceptor struct {
 	mu        sync.Mutex
 	requests  []websub.SubscribeRequest
@@ -272,7 +272,7 @@ func (w *world) do(r *http.Request) *httptest.ResponseRecorder {
 	return rec
 }
 
-// accept publishes what has to be taken.
+// accept publishes a notification that has to be accepted.
 func (w *world) accept(r *http.Request) accepted {
 	w.t.Helper()
 	rec := w.do(r)

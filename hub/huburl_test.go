@@ -35,7 +35,7 @@ func TestHubURLWithoutItsSlash_HUB51_HUB53(t *testing.T) {
 	}
 }
 
-// What is fetched after a ping may name the hub without its slash as well. HUB-60
+// Content that is fetched after a ping may also name the hub without its slash. HUB-60
 func TestFetchedTopicNamesTheHubWithoutItsSlash_HUB60(t *testing.T) {
 	for _, path := range []string{"", "/"} {
 		hubURL, store := realHubAt(t, path)

@@ -60,7 +60,7 @@ func TestLandingPolicy(t *testing.T) {
 	}
 }
 
-// What is shown of credentials is what counts here.
+// The page shows the credentials that are required here.
 func TestLandingSaysWhatLetsAPublishIn(t *testing.T) {
 	for want, auth := range map[string]PublishAuth{
 		"Anyone may publish here":                       {Open: true, Token: true},

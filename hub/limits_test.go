@@ -15,7 +15,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// untouched is a body that nobody is to read.
+// untouched is a body that must not be read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -23,8 +23,8 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// --publish-rate in bytes: what came counts, for whoever sent it and for the
-// topic's host, and a body that is over the rest is not read.
+// --publish-rate in bytes: received bytes count for the sender and for the topic's host. A body
+// that is longer than the rest of the allowance is not read.
 func TestPublishRateInBytes(t *testing.T) {
 	clock := noon
 	w := newWorld(t, func(o *Options) {
@@ -54,11 +54,11 @@ func TestPublishRateInBytes(t *testing.T) {
 		{"192.0.2.1:2", "c.example", 0, chunked, 429},   // there is nothing left, however long it is
 		{"192.0.2.3:1", "d.example", 10, nil, 400},
 		{"192.0.2.3:1", "d.example", 990, chunked, 400},
-		{"192.0.2.4:1", "e.example", 300, breaksOff, 400}, // what came of it counts
+		{"192.0.2.4:1", "e.example", 300, breaksOff, 400}, // the bytes that came count
 		{"192.0.2.4:1", "f.example", 101, notRead, 429},
 		{"192.0.2.4:1", "f.example", 100, nil, 400},
 		{"192.0.2.5:1", "example.org", 1000, nil, 400},
-		{"192.0.2.5:1", "example.org", 700, withToken("alice's token"), 400}, // strangers use up their own alone
+		{"192.0.2.5:1", "example.org", 700, withToken("alice's token"), 400}, // strangers use up only their own allowance
 		{"192.0.2.6:1", "example.org", 700, withToken("alice's token"), 429}, // and she hers, from wherever
 		{"192.0.2.7:1", "g.example", 500, withToken("guess"), 401},
 		{"192.0.2.7:1", "g.example", 1000, nil, 400}, // it was not read
@@ -76,7 +76,7 @@ func TestPublishRateInBytes(t *testing.T) {
 	}
 }
 
-// The answer says how long it takes until there is room.
+// The answer says after how long there is room.
 func TestPublishRateInBytesSaysWhen(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.PublishBytes, o.MaxBody = Rate{Events: 1000, Per: time.Minute}, 2000 })
 	first, body := strings.Repeat("<", 700), strings.Repeat("<", 600)
@@ -90,8 +90,7 @@ func TestPublishRateInBytesSaysWhen(t *testing.T) {
 	}
 }
 
-// What a topic serves counts as what is sent to it, so that a ping is no way
-// around.
+// Bytes that a topic serves count like bytes that are sent to it, so a ping evades no limit.
 func TestFetchesCountInBytes(t *testing.T) {
 	inBed(t, func(b *bed) {
 		b.web.set(topic, served("text/plain", strings.Repeat("x", 900)))
@@ -113,8 +112,8 @@ func TestFetchesCountInBytes(t *testing.T) {
 	}, func(o *Options) { o.PublishBytes, o.MaxBody = Rate{Events: 1000, Per: time.Minute}, 1000 })
 }
 
-// However much is fetched, and however slowly it comes, publishes have their
-// memory, and fetches theirs (invariant 12).
+// Publishes and fetches have memory of their own, however much is fetched and however slowly it
+// comes (invariant 12).
 func TestFetchesAndPublishesShareNoMemory(t *testing.T) {
 	inBed(t, func(b *bed) {
 		if !b.fetchMemory.TryAcquire(b.o.MaxFetchBytes) || b.o.MaxFetchBytes >= b.o.MaxPublishBytes {
@@ -138,9 +137,9 @@ func TestFetchesAndPublishesShareNoMemory(t *testing.T) {
 	})
 }
 
-// Whoever sends nonsense does not fill the disk: the log has the first lines of
-// each kind, then one every two seconds, which says how many there were. What is
-// accepted, and other kinds, are told as ever, and all is counted.
+// Nonsense does not fill the disk: the log has the first lines of each kind, then one every two
+// seconds, which says how many there were. Accepted requests and other kinds are still logged, and
+// everything is counted.
 func TestLinesAboutRefusalsAreBounded(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	clock, counted := noon, 0
@@ -169,8 +168,8 @@ func TestLinesAboutRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// The line of a refused publish says all there is to know: who, if that is known,
-// from where, to which topic, and by which rule.
+// The line of a refused publish says all that is known: the publisher, its address, the topic, and
+// the rule.
 func TestRefusedPublishIsOneLine(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w := newWorld(t, func(o *Options) { o.Log = zap.New(core) })
@@ -207,9 +206,9 @@ func TestRefusedPublishIsOneLine(t *testing.T) {
 	}
 }
 
-// Nobody gets a second allowance by what he writes into X-Forwarded-For: behind
-// our proxy what that appended counts, from elsewhere nothing does. Of IPv6 a /64
-// is one requester, and who comes by several of our proxies is told by the first.
+// X-Forwarded-For gives nobody a second allowance: behind our proxy only the address that the proxy
+// appended counts, and from elsewhere the header does not count. A /64 of IPv6 is one requester.
+// Behind several of our proxies, the address that the first one saw counts.
 func TestSubscribeRateCannotBeEscaped(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.SubscribeRate = Rate{Events: 1, Per: time.Hour}

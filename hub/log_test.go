@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The log says what the other side was told: also where the media type is wrong,
-// and no place where a refusal has none.
+// The log says what the answer said, also when the media type is wrong. If a refusal has no place
+// in the document, the log has none.
 func TestLogOfRefusals(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w := newWorld(t, func(o *Options) { o.Log = zap.New(core) })
@@ -32,7 +32,7 @@ func TestLogOfRefusals(t *testing.T) {
 	}
 }
 
-// What a sentence begins with is left as it is where it is a name.
+// A sentence that begins with a name keeps the name as it is.
 func TestNamesAreNotCapitalised(t *testing.T) {
 	w := newWorld(t)
 	for want, got := range map[string]string{

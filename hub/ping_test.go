@@ -116,7 +116,7 @@ var pingRefusals = []refused{
 
 type pings = journal.Pings
 
-// brokenPings fail as they are told to.
+// brokenPings fail as a test sets it.
 type brokenPings struct {
 	pings
 	ping       func(ctx context.Context) error
@@ -239,7 +239,7 @@ func TestPingRateIsAllOrNone_HUB60(t *testing.T) {
 			t.Errorf("%d: %d %s", i, rec.Code, rec.Body)
 		}
 	}
-	// What is posted to a topic without a token counts with the pings of it.
+	// Publishes to a topic without a token count with the pings of that topic.
 	if rec := w.do(from(publish(doc(0, 1, "a"), with("Link", link(b))), "192.0.2.4:1")); rec.Code != http.StatusTooManyRequests {
 		t.Errorf("a publish: %d", rec.Code)
 	}
@@ -303,7 +303,7 @@ func TestPingIsTold(t *testing.T) {
 	}
 }
 
-// The log of a form that was refused says what the other side was told.
+// The log of a refused form says what the answer said.
 func TestLogOfARefusedForm(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w := newWorld(t, func(o *Options) { o.Log, o.Callbacks = zap.New(core), guarded() })

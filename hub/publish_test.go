@@ -43,7 +43,7 @@ func TestPublish_HUB50_HUB52(t *testing.T) {
 	}
 }
 
-// What is taken, though it may look odd: intervals of length zero (DOC-13),
+// The hub accepts some notifications that look odd: intervals of length zero (DOC-13),
 // notifications without an entry (DOC-50), framework notifications (HUB-57).
 func TestPublishTakes(t *testing.T) {
 	for _, tc := range []struct {
@@ -123,7 +123,7 @@ func TestPublishLinks_HUB51_HUB44(t *testing.T) {
 	}
 }
 
-// HUB-56: a body of exactly the limit is taken.
+// HUB-56: a body of exactly the limit is accepted.
 func TestPublishUpToTheLimit_HUB56(t *testing.T) {
 	body := doc(0, 1, "a")
 	for _, length := range []int64{int64(len(body)), -1} {
@@ -161,7 +161,7 @@ func TestPublishAgainIsADuplicate(t *testing.T) {
 	}
 }
 
-// Who is not let in is not told that it is a duplicate either.
+// A publisher without access does not learn that its publish is a duplicate.
 func TestADuplicateTakesACredential(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Auth = PublishAuth{Token: true} })
 	body := doc(0, 1, "a")
@@ -187,8 +187,7 @@ func (r revoking) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// A token that is revoked while the body comes, which may take long, is good for
-// nothing any more.
+// A token that is revoked while a slow body comes is refused.
 func TestRevokedWhileItPublishes(t *testing.T) {
 	body := doc(0, 1, "a")
 	for what, revoke := range map[string]bool{"revoked": true, "in force": false} {
@@ -210,7 +209,7 @@ func TestRevokedWhileItPublishes(t *testing.T) {
 	}
 }
 
-// What lets a publish in, and what the topic is asked then (HUB-53).
+// What a publish needs to be accepted, and when the hub asks the topic (HUB-53).
 func TestWhatLetsAPublishIn(t *testing.T) {
 	body := doc(0, 1, "a")
 	differs := &validate.MismatchError{Reason: "differs"}
@@ -285,9 +284,9 @@ func TestDurableBefore200(t *testing.T) {
 	}
 }
 
-// Invariant 2: of Sources that race for one interval exactly one wins, whichever
-// it is; the others are told that it is taken, and those with the same bytes
-// that it is there. Then the next interval is raced for.
+// Invariant 2: if Sources race for one interval, exactly one wins. The others get the answer that
+// the interval is already there, and those with the same bytes that theirs is a duplicate. Then
+// they race for the next interval.
 func TestRacingPublishers(t *testing.T) {
 	w := newWorld(t)
 	for round := range 10 {
@@ -365,9 +364,9 @@ func TestTheDecisionIsMadeAnewWhenTheHeadMoves(t *testing.T) {
 	})
 }
 
-// Invariant 2: a refusal is of one state of the store. One that lost its tail while
-// it was asked does not make an interval of before an overlap, which would tell the
-// Source to go on behind what was lost.
+// Invariant 2: a refusal is about one state of the store. If the store lost its tail in the middle,
+// the hub must not call an earlier interval an overlap: then the Source would continue after the
+// lost part.
 func TestARefusalIsOfOneHead(t *testing.T) {
 	w := newWorld(t)
 	w.accept(publish(doc(0, 1, "a")))

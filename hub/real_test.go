@@ -141,8 +141,8 @@ func interval(from, until int, what string) string {
 <url><loc>http://example.org/%s</loc><rs:md change="updated"/></url></urlset>`, from, until, what)
 }
 
-// HUB-53, HUB-54: with the store, the client and the topic check as they are in
-// the hub, what a topic serves and names is what lets a publish in.
+// HUB-53, HUB-54: with the real store, client and topic check, the content and the links of a topic
+// decide whether a publish is accepted.
 func TestTheTopicLetsAPublishIn_HUB53_HUB54(t *testing.T) {
 	hubURL, store := realHub(t)
 	src := newSource(t)

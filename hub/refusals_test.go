@@ -16,8 +16,7 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-// refused is one way to be refused: what happened before, the request, and what
-// comes back.
+// refused is one way to be refused: what happened before, the request, and the answer.
 type refused struct {
 	why    string
 	change func(*Options)
@@ -549,7 +548,7 @@ func checkSentence(t *testing.T, text string, says []string) {
 	}
 }
 
-// A body that breaks off is not taken for a whole one.
+// A body that breaks off is refused.
 func TestBodyBreaksOff(t *testing.T) {
 	w := newWorld(t)
 	rec := w.do(publish("", func(r *http.Request) {
@@ -619,7 +618,7 @@ func (u unread) Read([]byte) (int, error) {
 
 func (u unread) Close() error { return nil }
 
-// JSON is for those who prefer it to text.
+// Clients that prefer JSON to text get it.
 func TestAcceptDecidesTheForm(t *testing.T) {
 	for accept, json := range map[string]bool{
 		"": false, "*/*": false, "text/plain": false, "text/html,application/xhtml+xml,*/*;q=0.8": false,

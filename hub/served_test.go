@@ -44,7 +44,7 @@ func TestHubIsNoTopicAndNoCallback(t *testing.T) {
 	}
 }
 
-// With the switch on, what is signed goes to https callbacks alone. HUB-08
+// With the switch on, signed deliveries go only to https callbacks. HUB-08
 func TestRequireHTTPSCallbackForSecrets_HUB08(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.RequireHTTPSForSecrets = true })
 	for _, tc := range []struct {

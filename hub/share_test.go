@@ -15,11 +15,11 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// alone is the number of hubs where there is one.
+// alone is the number of hubs if there is only one.
 func alone() int { return 1 }
 
-// HUB-60: a ping is marked by whatever hub takes it, and fetched by the one that
-// owns the topic's partition, within seconds.
+// HUB-60: any hub records a ping, and the owner of the topic's partition fetches the topic within
+// seconds.
 func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 	var owned atomic.Bool
 	inBed(t, func(b *bed) {
@@ -36,7 +36,7 @@ func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 		if n := len(b.web.times(topic)); n != 1 || b.pingRecord(topic).Waiting() {
 			t.Errorf("%d fetches by the owner; marked: %+v", n, b.pingRecord(topic))
 		}
-		// One that failed, and whose partition went to another hub since.
+		// A ping that failed, and whose partition another hub owns since.
 		b.web.set(topic, refusing(503, fmt.Errorf("no answer")))
 		b.pinged(topic)
 		n := len(b.web.times(topic))
@@ -52,8 +52,8 @@ func TestOnlyTheOwnerFetches_HUB60(t *testing.T) {
 	})
 }
 
-// HUB-60: what was pinged before this hub owned the partition, which is before each
-// start of a hub, is fetched as soon as it does.
+// HUB-60: pings from before this hub owned the partition are fetched as soon as it owns it. Each
+// start of a hub is such a case.
 func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 	var owned, broken atomic.Bool
 	inBed(t, func(b *bed) {
@@ -72,7 +72,7 @@ func TestTakenPartitionsAreFetchedAtOnce_HUB60(t *testing.T) {
 		if n := len(b.web.times(topic)); n != 1 || b.pingRecord(topic).Waiting() {
 			t.Errorf("%d fetches; marked: %+v", n, b.pingRecord(topic))
 		}
-		// While the store fails it waits for that alone.
+		// If the store fails, only the store is waited for.
 		owned.Store(false)
 		b.pinged(topic)
 		broken.Store(true)
@@ -172,8 +172,8 @@ func TestOvertakenFetch_HUB61(t *testing.T) {
 	})
 }
 
-// Each of several hubs lets its part of a rate through, from the moment on when
-// there are more or fewer, and a body of full length always goes through at once.
+// Each of several hubs admits its fraction of a rate, from the moment when the number of hubs
+// changes. A body of full length is always admitted at once.
 func TestRatesAreShared(t *testing.T) {
 	live := 1
 	l := newLimiters(Rate{60, time.Minute}, 1, func() int { return live })
@@ -192,8 +192,8 @@ func TestRatesAreShared(t *testing.T) {
 		got = append(got, passed(now))
 		now = now.Add(time.Hour)
 	}
-	// All at once, and what comes back in half a minute. Who has the whole rate again
-	// had a full allowance of the part before.
+	// The allowance at once, and what returns in half a minute. A hub that gets the whole rate back
+	// had a full allowance of its fraction before.
 	if want := []int{60, 30, 15, 7, 9, 4, 9, 30, 60, 30}; !slices.Equal(got, want) {
 		t.Errorf("let through %v, want %v", got, want)
 	}

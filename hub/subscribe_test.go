@@ -18,7 +18,7 @@ import (
 
 const callback = "https://subscriber.example/cb"
 
-// HUB-13: exactly 202 for what is taken, as it was sent. HUB-02, HUB-03, HUB-04.
+// HUB-13: a request that is accepted as it was sent gets exactly 202. HUB-02, HUB-03, HUB-04.
 func TestSubscribe_HUB13(t *testing.T) {
 	plain := websub.SubscribeRequest{Mode: websub.ModeSubscribe, Topic: topic, Callback: callback}
 	changed := func(change func(*websub.SubscribeRequest)) websub.SubscribeRequest {
@@ -64,7 +64,7 @@ func TestSubscribe_HUB13(t *testing.T) {
 	}
 }
 
-// HUB-01: what the query string says is not looked at.
+// HUB-01: the hub ignores the query string.
 func TestSubscribeReadsTheBodyAlone_HUB01(t *testing.T) {
 	w := newWorld(t)
 	r := newRequest(http.MethodPost, hubURL+"?hub.mode=subscribe&hub.topic="+topic+"&hub.callback="+callback, http.NoBody)
@@ -83,7 +83,7 @@ func TestSubscribeDoesNotAsk_HUB15(t *testing.T) {
 	}
 }
 
-// unasked is a topic check that nobody is to ask.
+// unasked is a topic check that must not be asked.
 type unasked struct{ t *testing.T }
 
 func (u unasked) Check(context.Context, string) error {
@@ -127,7 +127,7 @@ func TestSubscribePolicy_HUB16(t *testing.T) {
 	}
 }
 
-// HUB-08: with the switch on, secrets take HTTPS, here or at a trusted proxy.
+// HUB-08: with the switch on, secrets need HTTPS, here or at a trusted proxy.
 func TestRequireHTTPSForSecrets_HUB08(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.RequireHTTPSForSecrets = true
@@ -159,7 +159,7 @@ func TestRequireHTTPSForSecrets_HUB08(t *testing.T) {
 	}
 }
 
-// Requests to subscribe are durable, so they are taken while draining.
+// Requests to subscribe are durable, so the hub accepts them while it drains.
 func TestSubscribeWhileDraining(t *testing.T) {
 	w := newWorld(t)
 	w.SetDraining(true)

@@ -53,7 +53,7 @@ func TestAnswersTellNothing_HUB18(t *testing.T) {
 	}
 }
 
-// told is all that a requester sees of an answer, but its Date.
+// told is all that a requester sees of an answer, except its Date.
 type told struct {
 	Status int
 	Header http.Header

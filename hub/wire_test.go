@@ -61,8 +61,7 @@ func write(c net.Conn, parts ...string) {
 	}()
 }
 
-// A body that is promised and does not come holds its connection for the time
-// limit and no longer.
+// A body that is announced and does not come keeps its connection for the time limit and no longer.
 func TestSlowBodies(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, time.Second} {
 		onTheWire(t, nil, func(w *world, c net.Conn, r *bufio.Reader) {
@@ -88,7 +87,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A body that nobody wants to read does not hold up its refusal.
+// A body that the hub does not want does not delay its refusal.
 func TestSlowBodyOfARefusal(t *testing.T) {
 	onTheWire(t, nil, func(_ *world, c net.Conn, r *bufio.Reader) {
 		start := time.Now()
@@ -102,8 +101,8 @@ func TestSlowBodyOfARefusal(t *testing.T) {
 	})
 }
 
-// One that comes slowly but steadily has the time it takes; and once it is there
-// the answer has its own, so that its deadline does not cut the topic check off.
+// A body that comes slowly but steadily has the time that it needs. After that the answer has a
+// time limit too, so that the deadline of the body does not cut off the topic check.
 func TestSteadyBodies(t *testing.T) {
 	onTheWire(t, nil, func(w *world, c net.Conn, r *bufio.Reader) {
 		w.o.Topics = &slowTopics{}
@@ -122,7 +121,7 @@ func TestSteadyBodies(t *testing.T) {
 	})
 }
 
-// slowTopics takes longer to answer than a body may take to come.
+// slowTopics need longer to answer than a body may take to come.
 type slowTopics struct{ topics }
 
 func (slowTopics) Check(ctx context.Context, _ string) error {
@@ -159,8 +158,8 @@ func TestEndlessBodies(t *testing.T) {
 	})
 }
 
-// Expect: 100-continue is answered after all that can be told before the body,
-// and a refusal spares the body.
+// Expect: 100-continue is answered after every check that needs no body. A refusal saves sending
+// the body.
 func TestExpectContinue(t *testing.T) {
 	body := doc(0, 1, "a")
 	expect := fmt.Sprintf("Expect: 100-continue\r\nContent-Length: %d\r\n", len(body))
@@ -183,8 +182,8 @@ func TestExpectContinue(t *testing.T) {
 	})
 }
 
-// Invariant 12: the bodies in progress share a bounded memory, which is taken as
-// they come in and not as they are promised.
+// Invariant 12: the bodies in progress share a bounded memory. It is reserved as bytes come in, and
+// not as they are announced.
 func TestBodiesShareABoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.MaxBody, o.MaxPublishBytes = 1<<20, 2<<20 })

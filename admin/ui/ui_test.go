@@ -18,7 +18,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// XML is shown with an element on each line; nothing of it is lost, and what is no XML is
+// XML is shown with an element on each line, and nothing of it is lost. Text that is not XML is
 // shown as it is.
 func TestDocumentsAreReadable(t *testing.T) {
 	for document, want := range map[string]string{
@@ -59,8 +59,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// The picture of a topic has its intervals, what was lost and by whom, and where the slowest
-// subscription is; all of it within the drawing.
+// The picture of a topic has its intervals, what was lost and why, and where the slowest
+// subscription is. All of it is within the drawing.
 func TestTimeline(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	list := []admin.Notification{{Seq: 1, From: at(0), Until: at(10)}, {Seq: 2, From: at(20), Until: at(25)}, {Seq: 3, From: at(40), Until: at(100)}}
@@ -92,8 +92,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// Where counting takes long, the page of a notification shows everything else, and counts
-// when it is asked to.
+// If counting takes long, the page of a notification shows everything else, and counts when the
+// operator asks for it.
 func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
 	slow, nameless := true, false
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,7 +136,7 @@ func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
 	}
 }
 
-// Whatever a document holds, a page shows at most so much of it, once it is escaped.
+// A page shows at most this much of any document, once it is escaped.
 func TestDocumentsAreBounded(t *testing.T) {
 	for name, document := range map[string]string{
 		"brackets": strings.Repeat("<", 1<<17), "elements": strings.Repeat("<a>", 1<<15), "quotes": strings.Repeat(`"'&+`, 1<<15), "words": strings.Repeat("ä", 1<<16),

@@ -24,13 +24,12 @@ const (
 	hosts     = 64
 	callbacks = 1000
 	pairs     = 10
-	// rounds of one sample: so many notifications to every callback, and so
-	// perSample deliveries.
+	// rounds of one sample: this many notifications to every callback, and so perSample deliveries.
 	rounds    = 10
 	perSample = rounds * callbacks
 )
 
-// cost is what a sample took.
+// cost is the cost of a sample.
 type cost struct {
 	rate   float64 // deliveries a second
 	cpu    float64 // microseconds of this process a delivery
@@ -60,13 +59,12 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkFanOut is the hub's fan-out, publish to last delivery, over the
-// durable store with secrets, as a ratio to a bare loop of the same POSTs
-// to the same receivers.
+// BenchmarkFanOut is the hub's fan-out, from publish to last delivery, over the durable store with
+// secrets, as a ratio to a bare loop of the same POSTs to the same receivers.
 func BenchmarkFanOut(b *testing.B) { fanOut(b, startHub(b), func(work func()) { work() }) }
 
-// fanOut measures the fan-out of a hub. Around does the hub's part of a sample, to
-// take a measure of its own of it.
+// fanOut measures the fan-out of a hub. Around does the hub's part of a sample, and may measure
+// more of it.
 func fanOut(b *testing.B, hub *app.App, around func(work func())) {
 	receivers := startReceivers(b, hosts)
 	topic := hub.HubURL() + "topic"
@@ -216,7 +214,7 @@ func (s *source) publish(b *testing.B) {
 	send(b, s.hub, "application/xml", fmt.Sprintf(`<%s>; rel="self", <%s>; rel="hub"`, s.topic, s.hub), bytes.NewReader(s.body(b)), http.StatusOK)
 }
 
-// bareLoop POSTs without anything around it: what net/http does at best.
+// bareLoop makes only the POSTs: the best that net/http can do.
 type bareLoop struct {
 	transport *http.Transport
 	urls      []*url.URL
@@ -234,7 +232,7 @@ func newBareLoop(hosts []string) *bareLoop {
 	return l
 }
 
-// bareHeader is of the size that the hub's is.
+// bareHeader is as long as the header that the hub sends.
 func bareHeader() http.Header {
 	return http.Header{
 		"Content-Type":    {"application/xml"},

@@ -24,19 +24,18 @@ import (
 
 const (
 	loaded = 100_000 // subscriptions
-	// scraped is enough of them for a line of a scrape each to be far too much.
+	// scraped are so many subscriptions that a scrape with a line for each would be far too long.
 	scraped = 20_000
-	// maxScrape is what a scrape may have in bytes, however many there are.
+	// maxScrape is the limit of a scrape in bytes, for any number of subscriptions.
 	maxScrape = 100_000
-	// scrapeEvery and pageEvery are how often the operator looks while deliveries
-	// go on: scrapes a hundred times as often as Prometheus makes them, and ten
-	// pages a second.
+	// scrapeEvery and pageEvery are how often the operator looks during deliveries: a hundred times
+	// as many scrapes as Prometheus makes, and ten pages a second.
 	scrapeEvery = 150 * time.Millisecond
 	pageEvery   = 100 * time.Millisecond
 	// openPages of the page Now refresh themselves every refreshEvery, as its script does.
 	openPages    = 20
 	refreshEvery = 5 * time.Second
-	// watchedPairs of samples of the fan-out, with and without that.
+	// watchedPairs of samples of the fan-out, with and without those.
 	watchedPairs = 20
 
 	// Nobody publishes to idleTopic; deliveries are made to busyTopic.
@@ -44,7 +43,7 @@ const (
 	busyTopic = "http://127.0.0.1:2/busy"
 )
 
-// A place is where a hub keeps its store: it can be opened before the hub starts.
+// A place is where a hub has its store, which can be opened before the hub starts.
 type place struct {
 	open func() subscriptionStore
 	flag string // for the hub
@@ -180,19 +179,18 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// BenchmarkFanOutWhileWatched is the rate of the hub's fan-out with 100,000
-// subscriptions while the operator scrapes and lists, as a ratio to the same
-// without.
+// BenchmarkFanOutWhileWatched is the rate of the hub's fan-out with 100,000 subscriptions while the
+// operator scrapes and lists, as a ratio to the rate without.
 func BenchmarkFanOutWhileWatched(b *testing.B) { fanOutWhile(b, inFolder(b), watch) }
 
 // BenchmarkFanOutWhileShown is the same while browsers show the page Now, which
 // refreshes itself.
 func BenchmarkFanOutWhileShown(b *testing.B) { fanOutWhile(b, inFolder(b), show) }
 
-// BenchmarkRedisFanOutWhileShown is that over a Redis on the same processors.
+// BenchmarkRedisFanOutWhileShown is the same over a Redis on the same processors.
 func BenchmarkRedisFanOutWhileShown(b *testing.B) { fanOutWhile(b, inRedis(b), show) }
 
-// fanOutWhile measures the fan-out with and without what look begins and stop ends.
+// fanOutWhile measures the fan-out with and without the load that look begins and stop ends.
 func fanOutWhile(b *testing.B, at place, look func(tb testing.TB, operator string) (stop func())) {
 	b.Helper()
 	receivers := startReceivers(b, hosts)

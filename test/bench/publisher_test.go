@@ -28,11 +28,10 @@ const (
 	fileSize     = 1 << 10
 )
 
-// BenchmarkFileToAccepted is how many changes a second get from a file that is
-// written to the 200 of a hub that compares what it is sent with what the topic
-// serves: written, seen, hashed, logged, recorded, cut, posted, fetched, stored. The
-// ratio is to a bare loop that writes as many files, hashes nothing and keeps
-// nothing, and POSTs as many notifications of them to the same hub.
+// BenchmarkFileToAccepted is how many changes a second get from a file that is written to the 200
+// of a hub that compares each publish with the content of the topic: written, seen, hashed, logged,
+// recorded, cut, posted, fetched, stored. The ratio is to a bare loop that writes as many files,
+// hashes and stores nothing, and POSTs as many notifications of them to the same hub.
 func BenchmarkFileToAccepted(b *testing.B) {
 	hub := startHub(b, "--publish-auth=content,token")
 	pushed := startPushed(b, hub)
@@ -126,8 +125,7 @@ func (p *pushedFolder) sample(b *testing.B) (took time.Duration, posts int) {
 	return time.Since(begun), int(p.posts.Load() - posted)
 }
 
-// writeSample writes so many files, numbered from first on, and returns the number
-// that comes next.
+// writeSample writes this many files, numbered from first on, and returns the next number.
 func writeSample(b *testing.B, dir string, first, files int) (next int) {
 	b.Helper()
 	content := bytes.Repeat([]byte("x"), fileSize)
@@ -175,7 +173,7 @@ func (s *bareSource) sample(b *testing.B, posts int) time.Duration {
 	return time.Since(begun)
 }
 
-// changes is a notification of the size that the Source's have.
+// changes is a notification as long as those of the Source.
 func (s *bareSource) changes(b *testing.B, first, count int) []byte {
 	b.Helper()
 	from := s.until

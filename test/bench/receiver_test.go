@@ -18,8 +18,8 @@ import (
 
 const receiverEnv = "RSHUB_BENCH_RECEIVER"
 
-// TestMain turns the test binary into the receiver when asked to: a process of
-// its own, so that the CPU and the allocations measured are the sender's.
+// TestMain turns the test binary into the receiver if the environment says so. The receiver is a
+// separate process, so that only the CPU time and the allocations of the sender are measured.
 func TestMain(m *testing.M) {
 	if n, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
 		if err := receive(n); err != nil {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// receive serves n callback addresses and a control address, which it prints as
-// a line of JSON, control first, until its standard input ends.
+// receive serves n callback addresses and a control address until its standard input ends. It
+// prints them as a line of JSON, the control address first.
 func receive(n int) error {
 	var count atomic.Int64
 	callback := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func receive(n int) error {
 		count.Add(1)
 	})
 	control := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Answers once the count has reached what is asked for.
+		// Answers once the count has reached the requested number.
 		want, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
 		for deadline := time.Now().Add(time.Minute); count.Load() < want && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
@@ -105,8 +105,7 @@ func startReceivers(b *testing.B, hosts int) *receivers {
 	return &receivers{control: addrs[0], hosts: addrs[1:]}
 }
 
-// count waits until n deliveries have come, or a minute, and returns how many
-// have.
+// count waits until n deliveries have come, or for a minute, and returns how many have come.
 func (r *receivers) count(b *testing.B, n int64) int64 {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.control+"/?n="+strconv.FormatInt(n, 10), nil)

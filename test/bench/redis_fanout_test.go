@@ -10,9 +10,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// BenchmarkRedisFanOut is BenchmarkFanOut over a Redis on the same processors. The
-// commands are all that the hub causes meanwhile, publishes and cursors and what
-// else it asks, those that scripts call included.
+// BenchmarkRedisFanOut is BenchmarkFanOut over a Redis on the same processors. The commands are all
+// that the hub causes meanwhile: for publishes, for cursors, for everything else it asks, and those
+// that scripts call.
 func BenchmarkRedisFanOut(b *testing.B) {
 	redis := startRedis(b)
 	var commands, scripts, cpu, deliveries float64
@@ -33,9 +33,9 @@ func BenchmarkRedisFanOut(b *testing.B) {
 	b.ReportMetric(cpu*1e6/deliveries, "redis-cpu-us/delivery")
 }
 
-// BenchmarkRedisPublish is the time until a publish is acknowledged whose topic has
-// 100,000 subscriptions (a tenth of that without RSHUB_BENCH_FULL), as a ratio to
-// that with one. What was published before is delivered then.
+// BenchmarkRedisPublish is the time until a publish is acknowledged if its topic has 100,000
+// subscriptions (a tenth of that without RSHUB_BENCH_FULL), as a ratio to the time with one
+// subscription. Earlier publishes have been delivered by then.
 func BenchmarkRedisPublish(b *testing.B) {
 	redis, receivers, n := startRedis(b), startReceivers(b, hosts), sized(100_000)
 	store := openRedis(b, redis)

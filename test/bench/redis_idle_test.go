@@ -12,13 +12,12 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// idleFor is how long an idle hub is watched: what it does once a minute it does
-// once.
+// idleFor is how long an idle hub is watched. A task that runs every minute runs once.
 const idleFor = time.Minute
 
-// BenchmarkRedisIdle counts what an idle hub with 100,000 topics (a tenth of that
-// without RSHUB_BENCH_FULL), of one notification and one subscription that has it,
-// asks of Redis.
+// BenchmarkRedisIdle counts the commands that an idle hub sends to Redis. It has 100,000 topics (a
+// tenth of that without RSHUB_BENCH_FULL), each with one notification and one subscription that has
+// received it.
 func BenchmarkRedisIdle(b *testing.B) {
 	redis, n := startRedis(b), sized(100_000)
 	store := openRedis(b, redis)
@@ -39,9 +38,8 @@ func BenchmarkRedisIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	startRedisHub(b, redis)
-	// In the first minute and a half the heads are read, and then the age of each
-	// topic's oldest entry, which retention asks for a hundred times in the time that
-	// entries are kept.
+	// In the first minute and a half the hub reads the heads. Then it reads the age of each topic's
+	// oldest entry, which retention does a hundred times in the time that entries are kept.
 	started := used(b, redis)
 	time.Sleep(3 * idleFor / 2)
 	settle(b, redis)
@@ -54,7 +52,7 @@ func BenchmarkRedisIdle(b *testing.B) {
 		all, of := used(b, redis).since(before)
 		took := time.Since(start).Seconds()
 		b.Logf("of a minute:%v", of)
-		b.ReportMetric((all-2)/took, "commands/s") // but for the questions about its processor
+		b.ReportMetric((all-2)/took, "commands/s") // without the questions about its processor
 		b.ReportMetric(of["evalsha"]/took, "scripts/s")
 		b.ReportMetric(cpu/took*100, "redis-cpu-%")
 	}
@@ -72,7 +70,7 @@ func count(n int) iter.Seq[int] {
 	}
 }
 
-// settle waits until a hub does not read the heads of topics any more.
+// settle waits until a hub no longer reads the heads of topics.
 func settle(b *testing.B, redis *redistest.Server) {
 	b.Helper()
 	for range 300 {

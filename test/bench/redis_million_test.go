@@ -13,9 +13,9 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// BenchmarkRedisLoad stores 1,000,000 subscriptions to 1,000 topics in Redis (a
-// tenth of that without RSHUB_BENCH_FULL) and has a hub take them up. The ratio is
-// to reading the same records and doing nothing with them.
+// BenchmarkRedisLoad stores 1,000,000 subscriptions to 1,000 topics in Redis (a tenth of that
+// without RSHUB_BENCH_FULL), and a hub reads them all at its start. The ratio is to reading the
+// same records and doing nothing with them.
 func BenchmarkRedisLoad(b *testing.B) {
 	redis, n := startRedis(b), sized(1_000_000)
 	store := openRedis(b, redis)
@@ -78,7 +78,7 @@ func readAll(b *testing.B, store subscriptions.Registry, want int) {
 // heap is how many bytes live objects have.
 func heap() float64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // kept for finalizers
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return float64(sample[0].Value.Uint64())

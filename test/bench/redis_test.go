@@ -22,10 +22,9 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// fullEnv, where set, makes the benchmarks over Redis as large as the promises are
-// about: 1,000,000 subscriptions, 100,000 of one topic, 100,000 topics. Else they
-// are a tenth of that, and take about three minutes on two quiet cores; in full it
-// is about half an hour.
+// fullEnv, where set, makes the benchmarks over Redis as large as the promises: 1,000,000
+// subscriptions, 100,000 of one topic, 100,000 topics. Without it they are a tenth of that and last
+// about three minutes on two quiet cores. In full they last about half an hour.
 const fullEnv = "RSHUB_BENCH_FULL"
 
 // sized is n, or a tenth of it.
@@ -36,8 +35,8 @@ func sized(n int) int {
 	return n
 }
 
-// startRedis starts a Redis that writes its file once a second, as its own
-// defaults and most installations have it.
+// startRedis starts a Redis that writes its file once a second, which is its default and that of
+// most installations.
 func startRedis(b *testing.B) *redistest.Server {
 	return redistest.Standalone(b, redistest.Config("appendfsync", "everysec"))
 }
@@ -50,7 +49,7 @@ func startRedisHub(b *testing.B, redis *redistest.Server) *app.App {
 	return hub
 }
 
-// waitReady waits until a hub has taken up all its subscriptions.
+// waitReady waits until a hub has read all its subscriptions.
 func waitReady(b *testing.B, hub *app.App) {
 	b.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -126,8 +125,7 @@ func put(b *testing.B, store *redisstore.Store, subs iter.Seq[subscriptions.Subs
 	})
 }
 
-// usage is what a Redis has done: the calls of each command, both those that it
-// was sent and those that scripts made.
+// usage is what a Redis has done: the calls of each command, sent to it or made by scripts.
 type usage map[string]float64
 
 // used asks a Redis what it has done. The question is not in the answer.
@@ -141,8 +139,8 @@ func used(b *testing.B, redis *redistest.Server) usage {
 	return u
 }
 
-// since returns what was done after an earlier look, in all and by command, but for
-// that look.
+// since returns what was done after an earlier look, in total and by command, without the commands
+// of that look.
 func (u usage) since(before usage) (all float64, of usage) {
 	of = usage{}
 	for name, calls := range u {
@@ -167,7 +165,7 @@ func (u usage) String() string {
 	return out.String()
 }
 
-// info reads a section of what a Redis says of itself.
+// info reads a section of the answer to INFO.
 func info(b *testing.B, redis *redistest.Server, section string) map[string]string {
 	b.Helper()
 	text, _ := redis.Do(b, "INFO", section).(string)
@@ -189,7 +187,7 @@ func number(b *testing.B, text string) float64 {
 	return n
 }
 
-// memoryOf is how many bytes a Redis holds.
+// memoryOf is how many bytes a Redis uses.
 func memoryOf(b *testing.B, redis *redistest.Server) float64 {
 	b.Helper()
 	return number(b, info(b, redis, "memory")["used_memory"])

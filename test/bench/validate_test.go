@@ -14,9 +14,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// BenchmarkValidate runs `rshub validate FILE` on a notification of 50,000 entries.
-// The ratio is its CPU time, start and all, to that of the package on the same
-// bytes.
+// BenchmarkValidate runs `rshub validate FILE` on a notification of 50,000 entries. The ratio is
+// its CPU time, with its start, to the time of the package for the same bytes.
 func BenchmarkValidate(b *testing.B) {
 	dir := b.TempDir()
 	command := filepath.Join(dir, "rshub")

@@ -1,3 +1,3 @@
-// Package flips tests what becomes of a state folder whose database was damaged: one
-// byte anywhere, or cut off. Each package that keeps such a file runs it on its own.
+// Package flips tests what becomes of a state folder whose database is damaged: one byte is changed
+// anywhere, or the end is cut off. Each package with such a file runs it.
 package flips

@@ -17,14 +17,14 @@ type Kind struct {
 	File, Advice string
 	// Make fills a folder, and closes what it opened.
 	Make func(t *testing.T, dir string)
-	// Read returns all that is in a folder, by name. The error says what was refused or
-	// reported as damaged; then things may be missing.
+	// Read returns everything in a folder, by name. The error says what was refused or reported as
+	// damaged. Then the result may lack things.
 	Read func(t *testing.T, dir string) (map[string]string, error)
 }
 
-// Run damages the file of a folder, a byte at a time. Each time what is read has to be
-// what was written, and what is missing has to be reported. Then it cuts the file off
-// at each eighth, which has to be refused with the name of the file and the advice.
+// Run damages the file of a folder, a byte at a time. After each, everything that is read must be
+// what was written, and everything that is missing must be reported. Then Run cuts the file off at
+// each eighth. Opening it must fail with the name of the file and the advice.
 func Run(t *testing.T, k Kind) {
 	t.Helper()
 	whole := t.TempDir()
@@ -52,7 +52,7 @@ func Run(t *testing.T, k Kind) {
 	rng := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // the same bytes each time
 	for n := range *flips {
 		content, at := append([]byte(nil), pristine...), rng.IntN(len(pristine))
-		if n%3 == 0 { // of the pages in which there is most to break
+		if n%3 == 0 { // of the pages that have the most to break
 			at %= 1 << 14
 		}
 		content[at] ^= byte(1 + rng.IntN(255)) //nolint:gosec // below 256

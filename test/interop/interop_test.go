@@ -23,8 +23,8 @@ var (
 
 const document = "../../docs/interoperability.md"
 
-// row is a line of the document's table: one program of another make, and what is done
-// with it. run does it, by checks, and returns the program's version.
+// row is a line of the document's table: another program, and what is done with it. run does it, by
+// checks, and returns the program's version.
 type row struct {
 	name, does string
 	run        func(t *testing.T, c *checks) (version string)
@@ -32,13 +32,13 @@ type row struct {
 
 var rows = slices.Concat(resyncRows, museumRows, nodeRows, proxyRows)
 
-// checks counts what a row has shown.
+// checks counts the checks of a row that passed.
 type checks struct {
 	t *testing.T
 	n int
 }
 
-// ok notes something that was seen to be so. What is not so ends the row before.
+// ok records a check that passed. One that fails ends the row before.
 func (c *checks) ok(format string, args ...any) {
 	c.n++
 	c.t.Logf("ok: "+format, args...)
@@ -70,8 +70,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// TestInterop runs each row, prints the table at the end and, with -update, writes it
-// into the document. A row that did not run keeps what the document says about it.
+// TestInterop runs each row, prints the table at the end and, with -update, writes it into the
+// document. A row that did not run keeps its text in the document.
 func TestInterop(t *testing.T) {
 	if !*interop {
 		t.Skip("make interop runs the programs of other makes")
@@ -80,7 +80,7 @@ func TestInterop(t *testing.T) {
 	var lines []string
 	for _, r := range rows {
 		c := &checks{}
-		version, skipped := "", true // as -run may leave it out
+		version, skipped := "", true // -run may leave it out
 		passed := t.Run(r.name, func(t *testing.T) {
 			c.t = t
 			t.Cleanup(func() { skipped = t.Skipped() })
@@ -106,8 +106,7 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// The document has the rows of the program, in its order and with its words, and each
-// of them passed.
+// The document has the rows of the program, in the same order and words, and each of them passed.
 func TestDocument(t *testing.T) {
 	have := documented(t)
 	for _, r := range rows {
@@ -167,8 +166,7 @@ func writeDocument(t *testing.T, lines []string) {
 	must(t, os.WriteFile(document, []byte(before+begin+table+end+after), 0o644))
 }
 
-// needs skips the row where a program is not installed, by its name, unless make
-// interop has promised it.
+// needs skips the row if a program is not installed, unless make interop has installed it.
 func needs(t *testing.T, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)

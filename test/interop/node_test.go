@@ -24,8 +24,8 @@ var nodeRows = []row{
 	{"fast-xml-parser", "validates and reads the same, `rs:md` included", parser("fast-xml-parser")},
 }
 
-// modules installs the packages of testdata/npm once, as its lock file has them, and
-// returns the folder of the programs.
+// modules installs the packages of testdata/npm once, in the versions of the lock file, and returns
+// the folder of the programs.
 var modules = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(bin, "npm")
 	if err := os.CopyFS(dir, os.DirFS("testdata/npm")); err != nil {
@@ -104,8 +104,8 @@ func pubsubhubbub(t *testing.T, c *checks) string {
 	return version
 }
 
-// parser runs a parser of sitemaps over the documents of a Source, and compares what
-// it found with what they have.
+// parser runs a parser of sitemaps over the documents of a Source, and compares what it found with
+// their content.
 func parser(name string) func(*testing.T, *checks) string {
 	return func(t *testing.T, c *checks) string {
 		dir, version := npm(t, name)
@@ -128,7 +128,7 @@ func parser(name string) func(*testing.T, *checks) string {
 		}
 		for _, url := range append(urls, index) {
 			want := locs(t, url)
-			if url == index && name == "sitemapper" { // which goes on to what the index names
+			if url == index && name == "sitemapper" { // it goes on to the lists that the index names
 				var all []string
 				for _, part := range want {
 					all = append(all, locs(t, part)...)

@@ -179,14 +179,14 @@ const (
 	token = "a token that is long enough for anybody"
 )
 
-// hub is a hub that takes publishes of topic with token.
+// hub is a hub that accepts publishes of topic with token.
 type hub struct {
 	*process
 	addr, admin, url string
 	args             []string
 }
 
-// startHub starts one for a public URL; "" is the one of its address.
+// startHub starts a hub with a public URL. If that is empty, it is the URL of its address.
 func startHub(t *testing.T, publicURL string, args ...string) *hub {
 	t.Helper()
 	h := &hub{addr: ports.Addr(), admin: ports.Addr(), url: publicURL}
@@ -254,8 +254,8 @@ type source struct {
 	dir, addr, url string
 }
 
-// startSource publishes files (name and content) below a public URL; "" is the one of
-// its address.
+// startSource publishes files (name and content) below a public URL. If that is empty, it is the
+// URL of its address.
 func startSource(t *testing.T, publicURL string, files map[string]string, args ...string) *source {
 	t.Helper()
 	s := &source{dir: t.TempDir(), addr: ports.Addr(), url: publicURL}
@@ -280,7 +280,7 @@ func (s *source) write(t *testing.T, name, content string) {
 	must(t, os.WriteFile(name, []byte(content), 0o644))
 }
 
-// lists waits until a document of the Source has each of the texts.
+// lists waits until a document of the Source contains each of the texts.
 func lists(t *testing.T, c *http.Client, url string, texts ...string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -297,8 +297,8 @@ func lists(t *testing.T, c *http.Client, url string, texts ...string) {
 	})
 }
 
-// changed waits until the Source's Change Lists have each of the texts, however many
-// lists there are.
+// changed waits until the Source's Change Lists contain each of the texts, however many lists there
+// are.
 func (s *source) changed(t *testing.T, texts ...string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -319,8 +319,8 @@ func (s *source) changed(t *testing.T, texts ...string) {
 	})
 }
 
-// changeLists are the URLs of the Source's Change Lists, the newest last; where an
-// index names them, that is not among them.
+// changeLists are the URLs of the Source's Change Lists, the newest last, without the index that
+// names them.
 func (s *source) changeLists(t *testing.T) []string {
 	t.Helper()
 	if index := s.changeListIndex(t); index != "" {

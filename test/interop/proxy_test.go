@@ -23,8 +23,8 @@ import (
 	"github.com/rshub/rshub/test/ports"
 )
 
-// The web servers stand in front with the configuration that the documents recommend:
-// it is read from there, and only addresses, names and certificates are replaced.
+// The web servers stand in front with the configuration that the documents recommend: the test
+// reads it from there, and replaces only addresses, names and certificates.
 var proxyRows = func() []row {
 	var all []row
 	for _, p := range []proxy{nginx, caddy, haproxy} {
@@ -44,16 +44,15 @@ const (
 	callbackRow = "TLS ends there: `rssub listen` is verified, and prints a small notification and one of 30 MB; strangers get 404"
 )
 
-// proxy is a web server to stand in front.
+// proxy is a web server that stands in front.
 type proxy struct {
 	name    string
 	hubPage string // the document with the settings before a hub
 	version func(t *testing.T) string
-	// args writes the settings into dir, from a block of the documents, and returns the
-	// command.
+	// args writes the settings into dir, from a block of the documents, and returns the command.
 	args func(t *testing.T, dir, block string, id *identity, port string) []string
-	// late is set where an answer to half a request comes through only when the rest
-	// of the request has come.
+	// late says that the proxy passes on an answer to half a request only when the rest of the
+	// request has come.
 	late bool
 }
 
@@ -119,10 +118,10 @@ func whoami() string {
 	if os.Getuid() == 0 {
 		return "root"
 	}
-	return "nobody" // nginx passes over it
+	return "nobody" // nginx ignores it
 }
 
-// between runs a program and returns what a pattern finds in what it prints.
+// between runs a program and returns what a pattern matches in its output.
 func between(t *testing.T, program, pattern string, args ...string) string {
 	t.Helper()
 	out := runs(t, t.TempDir(), nil, program, args...)
@@ -141,8 +140,8 @@ func replace(t *testing.T, s, old, by string) string {
 	return strings.ReplaceAll(s, old, by)
 }
 
-// before starts the proxy with the block of a document that is for it, and returns the
-// URL's host and port. addrs replace the addresses of the block in turn: old, new.
+// before starts the proxy with the block of a document that is meant for it, and returns host and
+// port of the URL. addrs replace addresses of the block: old, new, old, new.
 func (p proxy) before(t *testing.T, name string, id *identity, port string, addrs ...string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + name)
@@ -163,7 +162,7 @@ func (p proxy) before(t *testing.T, name string, id *identity, port string, addr
 	proc.listens("127.0.0.1:" + port)
 }
 
-// relay passes connections on to addr, and counts them.
+// relay forwards connections to addr, and counts them.
 type relay struct {
 	addr string
 	n    atomic.Int64
@@ -188,7 +187,7 @@ func newRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// pass passes bytes on in both directions, and the end of each for itself.
+// pass forwards bytes in both directions, and closes each direction when it ends.
 func pass(ctx context.Context, conn net.Conn, to string) {
 	defer func() { _ = conn.Close() }()
 	other, err := new(net.Dialer).DialContext(ctx, "tcp", to)
@@ -294,7 +293,7 @@ func (p proxy) beforeHub(t *testing.T, c *checks) string {
 	return version
 }
 
-// publishes are the checks of publishes through the proxy.
+// publishes are the checks of publishing through the proxy.
 func (p proxy) publishes(t *testing.T, c *checks, h *hub, id *identity, web *http.Client, r *receiver) {
 	t.Helper()
 	var next intervals

@@ -21,8 +21,8 @@ var resyncRows = []row{
 	{"resync-simulator", "a Source that changes all the time: `rssub sync` copies it, follows its Change List, and `rssub audit` finds the copy in sync", resyncSimulator},
 }
 
-// python returns a Python that has the modules that resync needs, and the variables
-// with which it finds the checkouts.
+// python returns a Python with the modules that resync needs, and the variables with which it finds
+// the checkouts.
 func python(t *testing.T, modules string, checkouts ...string) (path string, env []string) {
 	t.Helper()
 	for i, dir := range checkouts {
@@ -232,7 +232,7 @@ changememory:
 		t.Helper()
 		runs(t, dir, nil, command("rssub"), what, url, "--dir", copied, "--allow-cidr", "127.0.0.0/8", "--max-delete", "1000")
 	}
-	eventually(t, func() error { // while resources come and go, one may be gone before it is fetched
+	eventually(t, func() error { // while resources come and go, one may disappear before it is fetched
 		code, out := run(t, dir, nil, command("rssub"), "sync", url, "--dir", copied, "--allow-cidr", "127.0.0.0/8", "--max-delete", "1000")
 		if code != 0 {
 			return fmt.Errorf("rssub sync ended with %d: %s", code, out)

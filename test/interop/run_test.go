@@ -44,7 +44,7 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// output is what a process printed, by whatever stream.
+// output is what a process printed, to either stream.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -100,7 +100,7 @@ func environment(t *testing.T, env []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC"}, env...)
 }
 
-// stop asks the process to end, and its children, and makes it if it does not.
+// stop asks the process and its children to end, and kills them if they do not.
 func (p *process) stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
 	select {
@@ -111,7 +111,7 @@ func (p *process) stop() {
 	}
 }
 
-// listens waits until the process takes connections at addr.
+// listens waits until the process accepts connections at addr.
 func (p *process) listens(addr string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
@@ -163,7 +163,7 @@ func runs(t *testing.T, dir string, env []string, name string, args ...string) s
 	return out
 }
 
-// answer is what came back of a request.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -194,7 +194,7 @@ func client(id *identity, from string) *http.Client {
 	}
 }
 
-// ask makes one request. header is name and value in turn.
+// ask makes one request. header has names and values in turn.
 func ask(t *testing.T, c *http.Client, method, url string, body io.Reader, header ...string) *answer {
 	t.Helper()
 	a, err := try(t.Context(), c, method, url, body, header...)
