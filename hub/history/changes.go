@@ -300,13 +300,14 @@ const (
 	piece = 16 << 10
 )
 
-// steady writes to a reader, and fails if the reader takes nothing for a time.
+// steady writes to a reader, and fails if the reader takes nothing for a time, or for a sixteenth of it less.
 type steady struct {
 	ctx   context.Context //nolint:containedctx // that of the one answer that it writes
 	turn  *turn           // rests while the reader takes what is written; nil: there is none
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
+	limit time.Time                   // what is set
 	until func(written int) time.Time // when so much has to be written; nil: no matter
 	n     int
 }
@@ -337,7 +338,10 @@ func (s *steady) Write(b []byte) (written int, err error) {
 				limit = whole
 			}
 		}
-		_ = s.rc.SetWriteDeadline(limit) // where there is a connection
+		if limit.Sub(s.limit).Abs() > s.stall/16 { // setting it for each event of many streams costs much
+			s.limit = limit
+			_ = s.rc.SetWriteDeadline(limit) // where there is a connection
+		}
 		n, err := s.piece(b[:min(len(b), piece)])
 		written, s.n, b = written+n, s.n+n, b[n:]
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/journal"
@@ -50,6 +51,7 @@ func (c *cursor) read(ctx context.Context, max int, maxBytes int64) (items []ite
 				return nil, err
 			}
 		default:
+			items = slices.Grow(items, len(entries))
 			for i := range entries {
 				if gap := c.before(&entries[i]); gap != nil {
 					items = append(items, item{gap: gap})

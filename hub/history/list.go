@@ -118,8 +118,8 @@ func (st *stream) open() Open {
 	for _, f := range st.topics {
 		o.Topics = append(o.Topics, f.topic)
 	}
-	if at := st.blocked.Load(); at != nil {
-		o.Blocked = time.Since(*at)
+	if at := st.blocked.Load(); at != 0 {
+		o.Blocked = time.Since(time.Unix(0, at))
 	}
 	return o
 }

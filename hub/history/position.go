@@ -53,9 +53,11 @@ func (p Position) After(topic string) (journal.Anchor, bool) {
 }
 
 // String writes p as letters, digits, "-" and "_": 54 characters for a topic.
-func (p Position) String() string {
-	b := make([]byte, 1, 1+len(p)*48)
-	b[0] = positionFormat
+func (p Position) String() string { return string(p.append(nil)) }
+
+// append appends what String returns.
+func (p Position) append(text []byte) []byte {
+	b := append(make([]byte, 0, 128), positionFormat)
 	for _, place := range p {
 		b = binary.BigEndian.AppendUint64(b, place.Topic)
 		b = binary.AppendUvarint(b, uint64(place.After.Position))
@@ -63,7 +65,7 @@ func (p Position) String() string {
 		b = binary.AppendUvarint(b, place.After.Seq)
 		b = appendTime(b, place.After.Until)
 	}
-	return base64.RawURLEncoding.EncodeToString(b)
+	return base64.RawURLEncoding.AppendEncode(text, b)
 }
 
 // appendTime packs an instant, which may be zero.

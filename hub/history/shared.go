@@ -126,7 +126,7 @@ type page struct {
 
 // Read is that of journal.Reader, without bodies. The page may be shorter than what there is by
 // now: then the topic has a newer version.
-func (p pages) Read(ctx context.Context, topic string, after journal.Anchor, most int, _ int64) ([]journal.Entry, error) {
+func (p *pages) Read(ctx context.Context, topic string, after journal.Anchor, most int, _ int64) ([]journal.Entry, error) {
 	known, err := p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
 		entries, err := p.Reader.Read(ctx, topic, after, most, 0)
 		if _, gone := journal.ReadOn(err); gone || errors.Is(err, journal.ErrRolledBack) {

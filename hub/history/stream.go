@@ -44,7 +44,6 @@ type stream struct {
 	bell   chan struct{} // of one value: a topic may have changed
 	out    *steady
 	meta   bool
-	told   string    // the position that the reader has
 	asked  time.Time // when Reader.Allowed was asked
 	from   Reader
 	full   bool // the reader may have no more of what it missed, for now
@@ -54,12 +53,17 @@ type stream struct {
 	began   time.Time
 	sent    sent
 	behind  atomic.Bool
-	blocked atomic.Pointer[time.Time] // since when it writes; nil: it does not
+	blocked atomic.Int64 // since when it writes, in nanoseconds of Unix time; 0: it does not
+
+	place Position // that of position
+	line  []byte   // of the position
 }
 
 // follower is the cursor of a stream in one topic.
 type follower struct {
 	cursor
+	pages  pages
+	key    uint64           // of the topic, in positions
 	missed journal.Position // of the last entry that was there before the stream
 	gaps   int              // how many gaps were written since the last entry
 	mu     sync.Mutex
@@ -131,8 +135,7 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	// comes again to the same place; unless there is a gap, which is behind that place.
 	first := fmt.Sprintf("retry: %d\n\n", reconnect.Milliseconds())
 	if !slices.ContainsFunc(st.topics, func(f *follower) bool { return f.skipped != nil }) {
-		st.told = st.position()
-		first = fmt.Sprintf("retry: %d\nid: %s\n\n", reconnect.Milliseconds(), st.told)
+		first = fmt.Sprintf("retry: %d\n%s", reconnect.Milliseconds(), st.position())
 	}
 	why := EndReader
 	if err := st.write([]byte(first)); err == nil {
@@ -162,7 +165,7 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, missed: head.Last.Position}
+	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, pages: s.pages, key: topicKey(topic), missed: head.Last.Position}
 	after := q.After
 	if lastEventID != "" {
 		if after, err = ParsePosition(lastEventID); err != nil {
@@ -282,9 +285,8 @@ func (st *stream) turn(ctx context.Context) (more bool, err error) {
 // ends the stream. If the store does not answer, nothing comes, and the next beat asks again.
 func (st *stream) page(ctx context.Context, f *follower, version uint64) (n int, err error) {
 	next := f.cursor // f goes on step by step, so that each event has its position
-	pages := st.s.pages
-	pages.version = version
-	next.journal = pages
+	f.pages.version = version
+	next.journal = &f.pages
 	items, err := next.read(ctx, streamEntries, 0)
 	if err != nil {
 		f.again(version)
@@ -361,41 +363,35 @@ func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (te
 
 // send writes an event and the position behind it.
 func (st *stream) send(text []byte) error {
-	st.told = st.position()
 	if err := st.write(text); err != nil {
 		return err
 	}
-	return st.write([]byte("id: " + st.told + "\n\n"))
+	return st.write(st.position())
 }
 
-// position is that of the reader in all topics.
-func (st *stream) position() string {
-	p := make(Position, len(st.topics))
-	for i, f := range st.topics {
-		p[i] = Place{topicKey(f.topic), f.at}
+// position returns the line with the position of the reader in all topics. The next call overwrites it.
+func (st *stream) position() []byte {
+	st.place = st.place[:0]
+	for _, f := range st.topics {
+		st.place = append(st.place, Place{f.key, f.at})
 	}
-	return p.String()
+	st.line = append(st.line[:0], "id: "...)
+	st.line = st.place.append(st.line)
+	st.line = append(st.line, "\n\n"...)
+	return st.line
 }
 
-// flush sends what was written, and the position if the reader does not have it.
+// flush sends what was written.
 func (st *stream) flush() error {
-	if now := st.position(); now != st.told {
-		st.told = now
-		if err := st.write([]byte("id: " + now + "\n\n")); err != nil {
-			return err
-		}
-	}
-	began := time.Now()
-	st.blocked.Store(&began)
-	defer st.blocked.Store(nil)
+	st.blocked.Store(time.Now().UnixNano())
+	defer st.blocked.Store(0)
 	return st.out.rc.Flush()
 }
 
 func (st *stream) write(b []byte) error {
-	began := time.Now()
-	st.blocked.Store(&began)
+	st.blocked.Store(time.Now().UnixNano())
 	n, err := st.out.Write(b)
-	st.blocked.Store(nil)
+	st.blocked.Store(0)
 	st.sent.bytes.Add(uint64(n))   //nolint:gosec // never negative
 	st.s.sent.bytes.Add(uint64(n)) //nolint:gosec // never negative
 	return err

@@ -443,3 +443,19 @@ func TestStreamOutlastsItsStore(t *testing.T) {
 		tl.wantNotification(b)
 	})
 }
+
+// A reader of an unknown position has no new one before it hears of the gap, even if the store does not
+// answer at first.
+func TestGapComesBeforeAPosition(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		a := w.publish(minute(0), minute(10), "a")
+		w.away.Store(true)
+		tl := w.follow(c, "somebody else's")
+		time.Sleep(time.Minute)
+		w.away.Store(false)
+		if e := <-tl.events; e.name != NameGap {
+			t.Errorf("the first that comes is %+v, want a gap", e)
+		}
+		tl.wantNotification(a)
+	})
+}

@@ -195,6 +195,7 @@ func waitActive(b *testing.B, hub *app.App) {
 type source struct {
 	topic, hub string
 	until      time.Time
+	comment    string // in each document
 }
 
 func (s *source) body(b *testing.B) []byte {
@@ -205,8 +206,8 @@ func (s *source) body(b *testing.B) []byte {
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
 <rs:md capability="change-notification" from="%s" until="%s"/>
 <url><loc>https://example.org/%s</loc><rs:md change="updated"/></url>
-</urlset>
-`, from.Format(time.RFC3339), s.until.Format(time.RFC3339), strings.Repeat("p", 690))
+<!--%s--></urlset>
+`, from.Format(time.RFC3339), s.until.Format(time.RFC3339), strings.Repeat("p", 690), s.comment)
 }
 
 func (s *source) publish(b *testing.B) {

@@ -18,11 +18,18 @@ import (
 
 const receiverEnv = "RSHUB_BENCH_RECEIVER"
 
-// TestMain turns the test binary into the receiver if the environment says so. The receiver is a
-// separate process, so that only the CPU time and the allocations of the sender are measured.
+// TestMain turns the test binary into the receiver, or into the readers of streams, if the environment
+// says so. They are separate processes, so that only the CPU time and the allocations of the sender are measured.
 func TestMain(m *testing.M) {
 	if n, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
 		if err := receive(n); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(readerEnv) != "" {
+		if err := readStreams(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
