@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// box is what a container is to be.
+// box describes a container.
 type box struct {
 	Network  string // file of its network namespace
 	Root     string // folder with the image
@@ -50,7 +50,7 @@ func (b *box) start(file string) (*exec.Cmd, error) {
 	if err := os.WriteFile(spec, text, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/proc/self/exe", container, spec) //nolint:noctx // it is stopped as Kubernetes does it
+	cmd := exec.Command("/proc/self/exe", container, spec) //nolint:noctx // it is stopped in the way of Kubernetes
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -91,7 +91,7 @@ func (b *box) join() error {
 	return unix.Sethostname([]byte(b.Host))
 }
 
-// mounts builds the root folder: the image below a layer of the container's own, as container
+// mounts builds the root folder: the image, and above it a layer for this container, as container
 // runtimes do.
 func (b *box) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

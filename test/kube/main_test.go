@@ -22,7 +22,7 @@ var (
 	image   = flag.String("image", "", "folder with the commands of this repository")
 )
 
-// The test binary is also what runs within namespaces; these arguments say as what.
+// The test binary also runs within namespaces. These arguments say as what.
 const (
 	inside    = "rshub-kube-inside"
 	container = "rshub-kube-container"

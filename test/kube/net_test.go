@@ -23,11 +23,13 @@ const (
 	outsideIP   = "11.22.33.9" // Sources and subscribers of the tests
 )
 
-// network makes a bridge for pods. The addresses of Services and public ones are local here.
+// network makes a bridge for pods. The addresses of Services and public ones are local here. The
+// bridge has a fixed hardware address. Otherwise it takes the lowest one of its pods, which changes
+// when a pod comes or goes, and for up to half a minute the other pods cannot reach the gateway.
 func network() error {
 	for _, line := range []string{
 		"link set lo up",
-		"link add pods type bridge",
+		"link add pods address 02:00:00:00:00:01 type bridge",
 		"addr add " + gateway + "/16 dev pods",
 		"link set pods up",
 		"route add local " + serviceIPs + " dev lo",

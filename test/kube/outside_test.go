@@ -34,8 +34,8 @@ type outside struct {
 	verified int
 	sent     []string          // the until of each notification that the hub accepted
 	received map[string]bool   // by the until of the notification
-	wrong    map[string]string // deliveries that are not as they have to be
-	refused  []string          // what came instead of 200
+	wrong    map[string]string // deliveries with a wrong signature
+	refused  []string          // the answers other than 200
 }
 
 // newOutside makes both, and leads http://hub.example.org/ to the Service of the release, as an
@@ -45,7 +45,7 @@ func newOutside(t *testing.T, c *cluster, namespace string, number int) *outside
 	at, entry := fmt.Sprintf("11.22.33.%d", 100+number), fmt.Sprintf("11.22.33.%d", number)
 	o := &outside{hub: "http://hub.example.org/", topic: fmt.Sprintf("http://source%d.example.org/changes/", number), received: map[string]bool{}, wrong: map[string]string{}, until: time.Now().UTC().Truncate(time.Second).Add(-time.Hour)}
 	c.node.names.set(fmt.Sprintf("source%d.example.org.", number), at)
-	c.node.names.set("hub.example.org.", entry)
+	c.expose(t, namespace, "test-rshub", "hub.example.org", entry)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at+":80")
 	if err != nil {
 		t.Fatal(err)
@@ -60,19 +60,25 @@ func newOutside(t *testing.T, c *cluster, namespace string, number int) *outside
 			return new(net.Dialer).DialContext(ctx, network, entry+":80")
 		},
 	}}
-	ingress, err := forward(t.Context(), entry+":80")
+	return o
+}
+
+// expose leads http://HOST/ to a Service, as an Ingress with this address does.
+func (c *cluster) expose(t *testing.T, namespace, service, host, ip string) {
+	t.Helper()
+	c.node.names.set(host+".", ip)
+	ingress, err := forward(t.Context(), ip+":80")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ingress.listener.Close() })
 	go func() {
 		for pause(t.Context(), tick) {
-			if s, err := c.node.services.Services(namespace).Get("test-rshub"); err == nil {
+			if s, err := c.node.services.Services(namespace).Get(service); err == nil {
 				ingress.set([]string{s.Spec.ClusterIP + ":80"})
 			}
 		}
 	}()
-	return o
 }
 
 // ServeHTTP serves the topic, confirms the subscription, and receives deliveries.
@@ -227,7 +233,7 @@ func (o *outside) complete(t *testing.T) {
 	t.Logf("%d published and received", len(o.sent))
 }
 
-// refusals are what the Source got instead of 200 since the last call.
+// refusals are the answers other than 200 that the Source got since the last call.
 func (o *outside) refusals() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,7 +36,7 @@ type pod struct {
 	phase corev1.PodPhase
 }
 
-// state is what is known of a container.
+// state is the state of a container.
 type state struct {
 	corev1.ContainerStatus
 
@@ -75,8 +75,8 @@ func (p *pod) run(ctx context.Context) {
 	p.remove(ctx)
 }
 
-// prepare makes volumes and the network, as soon as what they need is there. It reports whether
-// that was before the pod was deleted.
+// prepare makes volumes and the network, as soon as the objects that they need exist. It reports
+// whether it did so before the pod was deleted.
 func (p *pod) prepare(ctx context.Context) bool {
 	for last := ""; ; {
 		err := p.volumes(ctx)
@@ -114,7 +114,7 @@ func (p *pod) refresh(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		for i := range p.spec.Spec.Volumes {
 			if v := &p.spec.Spec.Volumes[i]; v.Secret != nil || v.ConfigMap != nil {
-				_, _ = p.volume(ctx, v) // what is absent stays as it was
+				_, _ = p.volume(ctx, v) // a file whose object is absent stays as it was
 			}
 		}
 	}
@@ -358,7 +358,7 @@ func (p *pod) field(name string) (string, error) {
 	return "", fmt.Errorf("%s is a field that this test does not know", name)
 }
 
-// set changes what is known of a container, and reports it.
+// set changes the state of a container, and reports it.
 func (p *pod) set(ctx context.Context, name string, change func(*state)) {
 	p.mu.Lock()
 	s := p.state[name]

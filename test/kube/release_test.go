@@ -16,7 +16,7 @@ import (
 
 const reachable = "--set=publicUrl=http://hub.example.org/"
 
-// life is what a release goes through, with a store of either kind. Nothing that the hub accepted
+// life takes a release through its life, with a store of either kind. Nothing that the hub accepted
 // may get lost, and every secret of a subscriber has to open to the end.
 func (c *cluster) life(t *testing.T, namespace string, number, hubs int, set ...string) {
 	t.Helper()

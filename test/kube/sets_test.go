@@ -135,7 +135,8 @@ func (c *cluster) accepted(t *testing.T, text string) {
 		if err := c.create(t.Context(), namespace, o, true); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
-		// The name that a pod would have is made up, and so are the volumes of claims that would be made.
+		// The pod has an invented name, and an empty folder for each volume of a claim that would
+		// be made.
 		if spec, ok, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec"); ok {
 			pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
 			pod.SetName("pod-of-" + o.GetName())
@@ -221,7 +222,7 @@ func (c *cluster) events(ctx context.Context, namespace string) string {
 	return out.String()
 }
 
-// before is what has to be in a namespace before a set of values can be installed.
+// before has the objects that must exist in a namespace before a set of values can be installed.
 var before = map[string]string{
 	"claim":      `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`,
 	"ownkeys":    `{apiVersion: v1, kind: Secret, metadata: {name: mine}, stringData: {token: a-token-of-the-operator, keys: "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}}`,

@@ -32,7 +32,7 @@ func (p *pod) volume(ctx context.Context, v *corev1.Volume) (string, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	// It is the code of the kubelet, so files change all at once, by way of a symbolic link.
+	// This is the code of the kubelet, so all files change at once, by way of a symbolic link.
 	w, err := util.NewAtomicWriter(dir, p.spec.Name)
 	if err != nil {
 		return "", err
@@ -144,8 +144,8 @@ func project(data map[string][]byte, items []corev1.KeyToPath, mode int32, into 
 	return nil
 }
 
-// disk is the folder behind a claim. It belongs to the group of the pod, as the kubelet does it for
-// file systems that can: the volumes here are folders, and stand for disks.
+// disk is the folder behind a claim. Like the kubelet, it gives the folder to the group of the pod,
+// if the file system can do that. The volumes here are folders, and stand for disks.
 func (p *pod) disk(ctx context.Context, claim string) (string, error) {
 	c, err := p.node.client.CoreV1().PersistentVolumeClaims(p.spec.Namespace).Get(ctx, claim, metav1.GetOptions{})
 	if err != nil {
@@ -166,8 +166,8 @@ func (p *pod) disk(ctx context.Context, claim string) (string, error) {
 	return dir, p.own(dir, info.Mode().Perm())
 }
 
-// own gives a folder to the group of the pod (fsGroup), with what is in it, unless the folder has
-// that group already (fsGroupChangePolicy: OnRootMismatch).
+// own gives a folder and its content to the group of the pod (fsGroup), unless the folder has that
+// group already (fsGroupChangePolicy: OnRootMismatch).
 func (p *pod) own(dir string, mode fs.FileMode) error {
 	info, err := os.Stat(dir)
 	if err != nil {
