@@ -38,8 +38,8 @@ const (
 // ErrNoStream says that a hub has no stream, or none for this reader.
 var ErrNoStream = errors.New("the hub has no stream of the topic")
 
-// errInsecure says that a stream would be read over plain http.
-var errInsecure = errors.New("its stream would come over plain http, where anyone on the way can change it; use https, or allow this with InsecureStream")
+// ErrInsecure says that a stream would be read over plain http.
+var ErrInsecure = errors.New("its stream would come over plain http, where anyone on the way can change it; use https, or allow this with InsecureStream")
 
 // problemUnknownTopic is how a hub names the problem that it has nothing of a topic yet.
 const problemUnknownTopic = "unknown-topic"
@@ -53,6 +53,7 @@ type hubStream struct {
 	token    string
 	insecure bool
 	maxBody  int64
+	opened   func(topic, hub string) // may be nil
 
 	topic, hub string // that were found; empty: they have to be looked for
 	retry      time.Duration
@@ -74,6 +75,9 @@ func (h *hubStream) read(ctx context.Context, each func(*Notification) error) (e
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if h.opened != nil {
+		h.opened(h.topic, h.hub)
+	}
 	for events := sse.NewReader(answer.Body, maxEvent); ; {
 		b, err := events.Next()
 		switch {
@@ -132,7 +136,7 @@ func (h *hubStream) pause(err error) time.Duration {
 func (h *hubStream) ask(ctx context.Context, client Doer, accept, param, value, last string) (web.Answer, error) {
 	allow := func(to string) error {
 		if !web.Confidential(to) && !h.insecure {
-			return errInsecure
+			return ErrInsecure
 		}
 		return nil
 	}

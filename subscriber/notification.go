@@ -64,6 +64,9 @@ type StreamOptions struct {
 	// Insecure reads a stream over plain http also from a hub that is not on this machine.
 	// Anyone on the way can change it.
 	Insecure bool
+	// Opened, if not nil, is called each time that a hub begins with the stream of a topic, by
+	// the goroutine of the range.
+	Opened func(topic, hub string)
 	// MaxBody bounds a notification in bytes: 64 MiB.
 	MaxBody int64
 	// Allow lists ranges that may be called besides public addresses. A Client ignores it.
@@ -77,8 +80,8 @@ type StreamOptions struct {
 // it was, and skips nothing. It yields an error, with a nil Notification, each time that the
 // stream breaks or cannot be read, and tries again if the caller stays in the range: after the
 // time that the hub asks for, then at longer and longer intervals. ErrNoStream is wrapped where
-// the hub has none. Nothing is stored: to go on after a restart, store Position. A Subscriber
-// with ViaStream does that.
+// the hub has none, and ErrInsecure where it would come over plain http. Nothing is stored: to go
+// on after a restart, store Position. A Subscriber with ViaStream does that.
 func Notifications(ctx context.Context, o StreamOptions) iter.Seq2[*Notification, error] {
 	return func(yield func(*Notification, error) bool) {
 		h, end, err := o.stream()
@@ -131,5 +134,5 @@ func (o *StreamOptions) stream() (h *hubStream, end func(), err error) {
 		}
 		return d.Topic, choose(d.Hubs, ""), nil
 	}
-	return &hubStream{client: s.Client, find: find, after: o.After, token: o.Token, insecure: o.Insecure, maxBody: s.MaxBody}, end, nil
+	return &hubStream{client: s.Client, find: find, after: o.After, token: o.Token, insecure: o.Insecure, maxBody: s.MaxBody, opened: o.Opened}, end, nil
 }

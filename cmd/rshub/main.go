@@ -26,7 +26,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	env, version := cli.Env{Getenv: getenv(environ)}, cli.BuildVersion(version)
 	root := cli.Root("rshub", "A WebSub hub for ResourceSync change notifications", version,
 		serveCommand(environ, version),
-		cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Streams(env), cli.Topic(env), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
+		cli.Info(env), cli.Top(env), cli.Events(env), cli.Refusals(env), cli.Streams(env), cli.Topic(env, tailCommand()), cli.Subscription(env), cli.Notification(env), cli.Reload(env),
 		demoCommand(version), healthCommand(environ),
 		cli.Backup(env), restoreCommand(environ), exportCommand(environ, version), importCommand(environ), checkCommand(environ), cli.Upgrade(env),
 		cli.Validate(), cli.Callback(), cli.Try(env), tokenCommand(environ), kubeSecretCommand(getenv(environ)),

@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/program/cli"
-	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -210,107 +207,23 @@ const maxLine = 50_000
 
 // notification is one line of output.
 type notification struct {
-	Source         string    `json:"source,omitempty"` // of --on-change: its name or address
-	File           string    `json:"file,omitempty"`   // of --on-change: the path of the file in the copy
-	NotificationID string    `json:"notification_id,omitempty"`
-	From           time.Time `json:"from,omitzero"`
-	Until          time.Time `json:"until,omitzero"`
-	Repaired       bool      `json:"repaired,omitempty"`
-	NeedsBaseline  bool      `json:"needs_baseline,omitempty"`
-	Changes        []change  `json:"changes,omitempty"`
-	MediaType      string    `json:"media_type,omitempty"`
-	Content        string    `json:"content,omitempty"`
-	ContentBase64  string    `json:"content_base64,omitempty"`
-}
-
-// change is one change of a resource as JSON: all that its entry says.
-type change struct {
-	Change     resourcesync.ChangeType `json:"change"`
-	URL        string                  `json:"url"`
-	Written    string                  `json:"written,omitempty"` // the address as the Source writes it, where it is not URL
-	Datetime   time.Time               `json:"datetime,omitzero"`
-	LastMod    time.Time               `json:"lastmod,omitzero"`
-	Capability string                  `json:"capability,omitempty"`
-	Length     *int64                  `json:"length,omitempty"`
-	Hash       string                  `json:"hash,omitempty"`
-	Type       string                  `json:"type,omitempty"`
-	Encoding   string                  `json:"encoding,omitempty"`
-	Path       string                  `json:"path,omitempty"`
-	At         time.Time               `json:"at,omitzero"`
-	Completed  time.Time               `json:"completed,omitzero"`
-	From       time.Time               `json:"from,omitzero"`
-	Until      time.Time               `json:"until,omitzero"`
-	Modified   time.Time               `json:"modified,omitzero"`
-	Links      []link                  `json:"links,omitempty"`
-	Attributes []attribute             `json:"attributes,omitempty"`
-}
-
-// link is one rs:ln as JSON.
-type link struct {
-	Rel        string      `json:"rel"`
-	Href       string      `json:"href"`
-	Pri        int         `json:"pri,omitempty"`
-	Length     *int64      `json:"length,omitempty"`
-	Hash       string      `json:"hash,omitempty"`
-	Type       string      `json:"type,omitempty"`
-	Encoding   string      `json:"encoding,omitempty"`
-	Path       string      `json:"path,omitempty"`
-	Profile    string      `json:"profile,omitempty"`
-	Modified   time.Time   `json:"modified,omitzero"`
-	Attributes []attribute `json:"attributes,omitempty"`
-}
-
-// attribute is one of a namespace other than those of ResourceSync.
-type attribute struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Value     string `json:"value"`
+	Source string `json:"source,omitempty"` // of --on-change: its name or address
+	File   string `json:"file,omitempty"`   // of --on-change: the path of the file in the copy
+	cli.NotificationJSON
 }
 
 func newNotification(c *subscriber.Change) *notification {
-	n := &notification{NotificationID: c.NotificationID, From: c.From, Until: c.Until, Repaired: c.Repaired, NeedsBaseline: c.NeedsBaseline}
+	n := &notification{NotificationJSON: cli.NotificationJSON{
+		NotificationID: c.NotificationID, From: c.From, Until: c.Until, Repaired: c.Repaired, NeedsBaseline: c.NeedsBaseline,
+	}}
 	if c.Content != nil {
-		n.MediaType = c.MediaType
-		if utf8.Valid(c.Content) {
-			n.Content = string(c.Content)
-		} else {
-			n.ContentBase64 = base64.StdEncoding.EncodeToString(c.Content)
-		}
+		n.SetContent(c.MediaType, c.Content)
 	}
 	return n
 }
 
 func (n *notification) add(c *subscriber.Change) {
 	if c.Loc != "" {
-		n.Changes = append(n.Changes, newChange(&c.Entry))
+		n.Changes = append(n.Changes, cli.NewChangeJSON(&c.Entry))
 	}
-}
-
-func newChange(e *resourcesync.Entry) change {
-	out := change{
-		Change: e.Change, URL: e.Loc, Written: e.Written, Datetime: e.Datetime, LastMod: e.LastMod, Capability: e.Capability,
-		Length: lengthOf(e.HasLength, e.Length), Hash: e.Hash, Type: e.Type, Encoding: e.Encoding, Path: e.Path,
-		At: e.At, Completed: e.Completed, From: e.From, Until: e.Until, Modified: e.Modified, Attributes: newAttributes(e.Attributes),
-	}
-	for _, l := range e.Links {
-		out.Links = append(out.Links, link{
-			Rel: l.Rel, Href: l.Href, Pri: l.Pri, Length: lengthOf(l.HasLength, l.Length), Hash: l.Hash, Type: l.Type, Encoding: l.Encoding,
-			Path: l.Path, Profile: l.Profile, Modified: l.Modified, Attributes: newAttributes(l.Attributes),
-		})
-	}
-	return out
-}
-
-func lengthOf(has bool, n int64) *int64 {
-	if !has {
-		return nil
-	}
-	return &n
-}
-
-func newAttributes(all []resourcesync.Attribute) (out []attribute) {
-	for _, a := range all {
-		out = append(out, attribute{a.Space, a.Name, a.Value})
-	}
-	return out
 }

@@ -18,10 +18,10 @@ import (
 const topicArgs = `A topic is named by its URL, by its id, or by so much of its id that no other one
 begins like it.`
 
-// Topic is `rshub topic`.
-func Topic(env Env) *cobra.Command {
+// Topic is `rshub topic`, with more commands.
+func Topic(env Env, more ...*cobra.Command) *cobra.Command {
 	return Group("topic", "Show the topics of a hub, reset or remove one",
-		topicList(env), topicInfo(env), topicNotifications(env), topicReset(env), topicRemove(env))
+		append([]*cobra.Command{topicList(env), topicInfo(env), topicNotifications(env), topicReset(env), topicRemove(env)}, more...)...)
 }
 
 func topicList(env Env) *cobra.Command {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/engine/examine"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // value is a flag that parse reads and text writes. What at points to is the default.
@@ -98,6 +99,22 @@ func since(t *time.Time) pflag.Value {
 		return parseSince(text, time.Now())
 	}
 	return value[time.Time]{t, "TIME", parse, func(t time.Time) string { return strings.TrimPrefix(instant(t), "-") }}
+}
+
+// After makes at a flag for where a stream begins: at a datetime, that long ago, or at "earliest".
+// It becomes a value of the parameter after of a hub.
+func After(at *string) pflag.Value {
+	parse := func(text string) (string, error) {
+		if text == "" || text == "earliest" {
+			return text, nil
+		}
+		t, err := parseSince(text, time.Now())
+		if err != nil {
+			return "", fmt.Errorf("%w, nor earliest", err)
+		}
+		return resourcesync.FormatDatetime(t), nil
+	}
+	return value[string]{at, "TIME", parse, func(s string) string { return s }}
 }
 
 // CheckAddress returns an error for ExitUsage unless raw, the argument called name, is an

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ func TestChangesAreWhole_LNK09(t *testing.T) {
 	fill(reflect.ValueOf(&e.Links[0]).Elem(), at)
 	e.Attributes = []resourcesync.Attribute{{Space: "urn:a", Name: "b", Value: "c"}}
 	e.Links[0].Attributes = e.Attributes
-	raw, err := json.Marshal(newChange(&e))
+	raw, err := json.Marshal(NewChangeJSON(&e))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestChangesAreWhole_LNK09(t *testing.T) {
 			t.Errorf("attributes %v", attributes)
 		}
 	}
-	if raw, _ := json.Marshal(newChange(&resourcesync.Entry{Loc: "urn:a", Change: "created"})); string(raw) != `{"change":"created","url":"urn:a"}` {
+	if raw, _ := json.Marshal(NewChangeJSON(&resourcesync.Entry{Loc: "urn:a", Change: "created"})); string(raw) != `{"change":"created","url":"urn:a"}` {
 		t.Errorf("%s", raw)
 	}
 }
