@@ -297,7 +297,6 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *ref
 	case e.kind.status == http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", `Bearer realm="rshub"`)
 	}
-	header.Set("Cache-Control", "no-store")
 	switch e.kind {
 	case tooLarge, slowBody, incompleteBody:
 		header.Set("Connection", "close") // no more of it is read
@@ -306,11 +305,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) *ref
 		// answer, however slowly that comes.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering)) // where there is a connection
 	}
-	if negotiate.Media(r.Header).Prefers("application/problem+json", "application/json") {
-		answerJSON(w, "application/problem+json", e.kind.status, e.problem())
-		return e
-	}
-	answer(w, "text/plain; charset=utf-8", e.kind.status, e.detail+"\n")
+	negotiate.Refuse(w, r, e.kind.status, e.detail, e.problem())
 	return e
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -135,17 +136,23 @@ func missingChange(seq uint64) error {
 // writeChanges writes a Change List of the changes after a number up to another. It reads
 // them in pages. If the error is ErrFull, the document has no room for the change full.
 func (s *composer) writeChanges(ctx context.Context, e *edition, path string, head resourcesync.Head, snap *Snapshot, after, last uint64) (full uint64, err error) {
-	err = e.write(path, head, s.limits.MaxBytes, func(yield func(resourcesync.Entry, error) bool) {
+	err = e.write(path, head, s.limits.MaxBytes, s.changes(ctx, snap, after, last, &full))
+	return full, err
+}
+
+// changes yields the entries of the changes after a number up to another, and stores at at the number
+// of the one that it yields.
+func (s *composer) changes(ctx context.Context, snap *Snapshot, after, last uint64, at *uint64) iter.Seq2[resourcesync.Entry, error] {
+	return func(yield func(resourcesync.Entry, error) bool) {
 		for c, err := range snap.Changes(after) {
 			if err == nil && c.Seq > last {
 				return
 			}
-			full = c.Seq
+			*at = c.Seq
 			entry, ok, failed := s.change(snap, &c)
 			if err = errors.Join(err, failed, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
 				return
 			}
 		}
-	})
-	return full, err
+	}
 }

@@ -1,9 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -234,4 +236,40 @@ func (s *Snapshot) changes(after uint64) (page []Change, last uint64, more bool,
 		return nil
 	})
 	return page, after + uint64(len(page)), true, err
+}
+
+// before returns the number of the newest change that is earlier than an instant, or where the log
+// begins if it has none. Times grow with the numbers.
+func (s *Snapshot) before(at time.Time) (seq uint64, err error) {
+	begin, _ := s.Begin()
+	err = s.x.view(func(tx *boltfile.Tx) error {
+		var failed error
+		earlier := sort.Search(int(s.head.last.seq-begin), func(i int) bool { //nolint:gosec // as many as the log has
+			c, err := logged(tx, begin+1+uint64(i)) //nolint:gosec // not negative
+			failed = cmp.Or(failed, err)
+			return !c.At.Before(at)
+		})
+		seq = begin + uint64(earlier) //nolint:gosec // not negative
+		return failed
+	})
+	return seq, err
+}
+
+// changed returns when a change was logged.
+func (s *Snapshot) changed(seq uint64) (at time.Time, err error) {
+	err = s.x.view(func(tx *boltfile.Tx) error {
+		c, err := logged(tx, seq)
+		at = c.At
+		return err
+	})
+	return at, err
+}
+
+// logged reads a change.
+func logged(tx *boltfile.Tx, seq uint64) (Change, error) {
+	v := tx.Bucket(bucketLog).Get(seqKey(seq))
+	if v == nil {
+		return Change{}, missingChange(seq)
+	}
+	return unpackChange(seqKey(seq), v)
 }

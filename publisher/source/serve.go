@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -19,6 +20,8 @@ type handler struct {
 	source *Source
 	prefix string // the path of the public URL
 	sets   map[string]*set
+	// memories answer what changed since an instant.
+	memories map[*set]*memory
 }
 
 // Handler serves the Source below the path of its public URL: the documents, the topics and the
@@ -26,9 +29,10 @@ type handler struct {
 // may be called before Run, and by many goroutines.
 func (s *Source) Handler() http.Handler {
 	u, _ := url.Parse(s.o.PublicURL) // Open parsed it already
-	h := &handler{source: s, prefix: u.EscapedPath(), sets: make(map[string]*set)}
+	h := &handler{source: s, prefix: u.EscapedPath(), sets: make(map[string]*set), memories: make(map[*set]*memory)}
 	for _, x := range s.sets {
 		h.sets[x.name] = x
+		h.memories[x] = &memory{composer: &x.composer, index: x.index, dir: x.shelf.dir, most: uint64(cmp.Or(x.composer.limits.MaxEntries, memoryChanges)), turns: make(chan struct{}, memoryTurns)} //nolint:gosec // not negative
 	}
 	return h
 }
@@ -61,6 +65,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, t := range x.topics {
+		if path == t.path && r.URL.Query().Has(paramSince) {
+			h.memories[x].serve(w, r, t)
+			return
+		}
 		if strings.HasPrefix(path, t.path) {
 			t.handler.ServeHTTP(w, r)
 			return

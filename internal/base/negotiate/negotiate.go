@@ -1,6 +1,8 @@
 package negotiate
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,6 +71,27 @@ func (a Accept) Prefers(media ...string) bool {
 // Accept header takes all.
 func (a Accept) Accepts(media ...string) bool {
 	return len(a) == 0 || slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > 0 })
+}
+
+// Refuse answers a request that is refused: with a sentence (HUB-14), or with a problem (RFC 9457) as
+// JSON if Accept prefers that. No cache may store it.
+func Refuse(w http.ResponseWriter, r *http.Request, status int, sentence string, problem any) {
+	media, body := "text/plain; charset=utf-8", sentence+"\n"
+	if Media(r.Header).Prefers("application/problem+json", "application/json") {
+		var b strings.Builder
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(problem) // strings and numbers always encode
+		media, body = "application/problem+json", b.String()
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", media)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, body) // the client may have disconnected
+	}
 }
 
 // Gzip reports whether an answer may be compressed, by the Accept-Encoding of a request. It may
