@@ -22,6 +22,8 @@ type chronicle struct {
 	// lossy says that the store lost acknowledged writes. Then only the accepted notifications that
 	// survived count, under any id.
 	lossy bool
+	// trims says that the hubs delete the oldest notifications of the topics early.
+	trims bool
 	// faults is how often hubs or the store were hit, and perFault how many
 	// duplicates each may bring; losses is how often a tail was lost.
 	faults, perFault, losses int
@@ -85,6 +87,10 @@ type callee struct {
 	stays    bool // it subscribes once and for good
 	sessions []session
 	gaps     []lostSpan // what the hubs say that it did not get
+	// reads says that it is no callback, but reads the stream of its topic from its beginning. Told are the
+	// gaps that it was told.
+	reads bool
+	told  []lostSpan
 }
 
 // session is one time that a callee was subscribed.
@@ -166,8 +172,12 @@ func (c *chronicle) judgeTopic(t *topicStory, complain func(string, ...any)) {
 		}
 		numbers[s.n], last = true, s.n
 	}
+	kept := 0
+	if c.trims && len(t.journal) > 0 {
+		kept = t.journal[0].n
+	}
 	for n, i := range t.intervals {
-		if i.accepted == 0 {
+		if i.accepted == 0 || n < kept {
 			continue
 		}
 		if !numbers[n] && !t.damaged[n] && n >= t.emptied {

@@ -353,6 +353,12 @@ func (w *world) collect(ctx context.Context) (*chronicle, error) {
 		c.topics = append(c.topics, &story)
 	}
 	for _, callee := range w.c.callees {
+		if callee.reads {
+			w.mu.Lock()
+			callee.gaps = slices.Clone(callee.told)
+			w.mu.Unlock()
+			continue
+		}
 		if err := w.gapsOf(ctx, callee); err != nil {
 			return nil, err
 		}

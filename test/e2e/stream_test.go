@@ -27,7 +27,7 @@ type streamer struct {
 func (s *streamer) follow(ctx context.Context, h *hub, topic string) {
 	last := ""
 	for ctx.Err() == nil {
-		last = s.once(ctx, h.url()+"?hub.topic="+url.QueryEscape(topic)+"&after=earliest", last)
+		last = readStream(ctx, h.url()+"?hub.topic="+url.QueryEscape(topic)+"&after=earliest", last, s.take)
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
@@ -35,8 +35,8 @@ func (s *streamer) follow(ctx context.Context, h *hub, topic string) {
 	}
 }
 
-// once reads one stream to its end, and returns the last id.
-func (s *streamer) once(ctx context.Context, address, last string) string {
+// readStream reads one stream to its end, and returns the last id. Take gets each event.
+func readStream(ctx context.Context, address, last string, take func(event, data string)) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return last
@@ -54,7 +54,9 @@ func (s *streamer) once(ctx context.Context, address, last string) string {
 		return last // nothing was published yet
 	}
 	event, data := "", ""
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 2<<20)
+	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		switch name {
 		case "event":
@@ -65,7 +67,7 @@ func (s *streamer) once(ctx context.Context, address, last string) string {
 			last = value
 		case "":
 			if event != "" {
-				s.take(event, data)
+				take(event, data)
 			}
 			event, data = "", ""
 		}
