@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
 	"net/url"
 	"strings"
 
@@ -29,6 +30,10 @@ type Source struct {
 	// nothing leads up to one.
 	Description string
 	Sets        []Set // at least one
+	// Capability is that of the document at the address itself, such as
+	// resourcesync.ResourceDump; empty: a plain sitemap, or no document of ResourceSync.
+	// MediaType is what the answer there said.
+	Capability, MediaType string
 }
 
 // Set is one set of resources, with the documents of its Capability List.
@@ -89,10 +94,14 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 	if d.seen[address] {
 		return false, nil
 	}
+	first := len(d.seen) == 0
 	d.seen[address] = true
 	p, err := get(ctx, d.client, address, "application/xml, text/xml;q=0.9, text/html;q=0.8, */*;q=0.1")
 	if err != nil {
 		return false, err
+	}
+	if first {
+		d.source.MediaType, _, _ = mime.ParseMediaType(p.Header.Get("Content-Type"))
 	}
 	links := only(headerLinks(p), websub.RelResourceSync)
 	if len(links) == 0 && strings.Contains(p.Header.Get("Content-Type"), "html") {
@@ -100,6 +109,9 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 	}
 	doc, err := p.document(0) // closes p, now or with doc
 	if err == nil {
+		if first {
+			d.source.Capability = doc.head.Capability
+		}
 		found, err := d.document(ctx, doc, ups)
 		doc.end()
 		if found || err != nil {

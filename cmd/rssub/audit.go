@@ -79,6 +79,9 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 		verdict = "NOT in sync"
 	}
 	row(out, "the copy is", verdict)
+	if !r.Pinned.IsZero() {
+		row(out, "compared with", r.Pinned)
+	}
 	if !r.AsOf.IsZero() {
 		row(out, "as of", r.AsOf.UTC().Format(time.RFC3339Nano))
 	}
@@ -86,7 +89,11 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 		printAudited(out, r.Sets)
 	}
 	for _, set := range r.Recorded {
-		row(out, "by record", set+" has no Resource List: its files were compared with what the Source said when they were copied")
+		why := " has no Resource List"
+		if !r.Pinned.IsZero() {
+			why += " of this state"
+		}
+		row(out, "by record", set+why+": its files were compared with what the Source said when they were copied")
 	}
 	row(out, "equal", fmt.Sprintf("%d, %s read", r.Equal, quantity.BytesText(r.Bytes)))
 	row(out, destination.Missing, r.Missing)

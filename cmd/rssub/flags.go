@@ -292,6 +292,7 @@ func untilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 func explained(err error, log *slog.Logger) error {
 	var status *subscriber.StatusError
 	var host *destination.HostError
+	var wrong *destination.OptionsError
 	code := cli.ExitFailure
 	switch {
 	case err == nil:
@@ -301,6 +302,10 @@ func explained(err error, log *slog.Logger) error {
 		return &cli.Error{Code: cli.ExitPartial}
 	case errors.Is(err, destination.ErrBehind):
 		code = cli.ExitPartial
+	case errors.Is(err, destination.ErrOtherState), errors.As(err, &wrong):
+		code = cli.ExitUsage
+	case errors.Is(err, destination.ErrNoState):
+		code = cli.ExitNotFound
 	case errors.As(err, &host):
 		code = cli.ExitRefused
 	case errors.As(err, &status):

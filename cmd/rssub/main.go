@@ -21,7 +21,7 @@ func main() {
 var optionFlags = map[string]string{
 	"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
 	"Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
-	"Options.Reselect": "--reselect", "Options.Select.Include": "--include", "Options.Select.Exclude": "--exclude", "Options.Select.Types": "--type", "Options.Select.Collections": "--collection",
+	"Options.AsOf": "--as-of", "Options.Dir": "--dir", "Options.Reselect": "--reselect", "Options.Select.Include": "--include", "Options.Select.Exclude": "--exclude", "Options.Select.Types": "--type", "Options.Select.Collections": "--collection",
 }
 
 // run is the whole command; it returns the exit code.

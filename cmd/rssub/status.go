@@ -91,6 +91,9 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 	if st.Set != "" {
 		row(out, "set", st.Set)
 	}
+	if st.Pinned != nil {
+		row(out, "copied is", *st.Pinned)
+	}
 	if !st.BaselineAt.IsZero() {
 		row(out, "baseline as of", stamp(st.BaselineAt))
 	}

@@ -11,27 +11,43 @@ import (
 
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
 func syncCommand() *cobra.Command {
 	var f copyFlags
+	var asOf string
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE --dir DIR",
 		Short: "Copy a Source, or bring its copy up to date, once",
 		Long: `The first run copies the whole Source, and later runs what has changed since then.
-SOURCE is any address of it: its host, its Source Description, or one of its lists.
+SOURCE is any address of it: its host, its Source Description, or a Capability List.
+
+If SOURCE is a list, a dump, or an archive of Resource Lists or Resource Dumps, exactly
+the state that this describes is copied. --as-of copies the state that the Source had
+at an earlier time, from its archives. A copy has one state: use another --dir for
+each. Bytes that the Source does not have any more are reported as failed.
 
 If some resources cannot be fetched, the others are copied all the same. The command
 reports them and exits with 6, and the next run tries them again. A run after an
 interruption continues where the last one stopped.`,
 		Example: `  rssub sync https://source.example/ --dir ./copy
-  rssub sync https://source.example/ --dir ./copy --dry-run`,
+  rssub sync https://source.example/ --dir ./copy --dry-run
+  rssub sync https://source.example/ --dir ./january --as-of 2027-01-01T00:00:00Z`,
 		Args: cli.Exactly("Source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options(cmd, args[0])
 			if err != nil {
 				return err
+			}
+			if asOf != "" {
+				if o.AsOf, err = resourcesync.ParseDatetime(asOf); err != nil {
+					return cli.Fail(cli.ExitUsage, "--as-of: %w", err)
+				}
+				if o.AsOf.IsZero() {
+					o.AsOf = o.AsOf.Add(1) // a time that was given
+				}
 			}
 			var endProgress func()
 			o.Progress, endProgress = showProgress(cmd.ErrOrStderr())
@@ -61,6 +77,7 @@ interruption continues where the last one stopped.`,
 	f.add(cmd)
 	f.addBaseline(cmd.Flags())
 	f.selection.add(cmd.Flags())
+	cmd.Flags().StringVar(&asOf, "as-of", "", "copy the state that the Source had at `TIME`, such as 2027-01-31T12:00:00Z, from its archives (default: the current state)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	return cmd
 }
@@ -77,6 +94,9 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	would := ""
 	if r.DryRun {
 		would = " (dry run: would be)"
+	}
+	if !r.Pinned.IsZero() {
+		row(out, "copied is", r.Pinned)
 	}
 	if len(r.Sets) > 1 {
 		printSets(out, r.Sets)

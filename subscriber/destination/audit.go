@@ -40,13 +40,15 @@ type AuditReport struct {
 	Sets []SetAudit `json:"sets"`
 	// Recorded are sets without a Resource List. Their files were compared with what the Source
 	// said when they were copied.
-	Recorded     []string `json:"recorded,omitempty"`
-	InSync       bool     `json:"in_sync"`
-	Equal        int      `json:"equal"` // compared by hash
-	Missing      int      `json:"missing"`
-	Differing    int      `json:"differing"`
-	Extra        int      `json:"extra"`
-	Unverifiable int      `json:"unverifiable"`
+	Recorded []string `json:"recorded,omitempty"`
+	// Pinned is the state that the copy was compared with; zero: the current one.
+	Pinned       Pinned `json:"pinned,omitzero"`
+	InSync       bool   `json:"in_sync"`
+	Equal        int    `json:"equal"` // compared by hash
+	Missing      int    `json:"missing"`
+	Differing    int    `json:"differing"`
+	Extra        int    `json:"extra"`
+	Unverifiable int    `json:"unverifiable"`
 	// LeftOut counts files that the selection leaves out, although the Source lists them. They are
 	// not compared, and Options.Reselect deletes them.
 	LeftOut   int       `json:"left_out,omitempty"`
@@ -133,9 +135,9 @@ type audit struct {
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
 		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
-		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
+		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Pinned: c.state.pinned(), Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
-	sets, err := c.source.sets(ctx)
+	sets, err := c.syncer.pinner.auditedSets(ctx)
 	if err != nil {
 		return a, err
 	}
@@ -176,9 +178,11 @@ func (a *audit) findings() SetAudit {
 // with.
 func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	list := set.Documents[resourcesync.ResourceList]
-	if list == "" {
-		a.report.Recorded = append(a.report.Recorded, set.name)
-		return time.Time{}, a.compareAll(ctx, a.recorded(set))
+	switch {
+	case !a.report.Pinned.IsZero():
+		return a.past(ctx, set)
+	case list == "":
+		return time.Time{}, a.byRecord(ctx, set)
 	}
 	docs, err := a.c.lists.download(ctx, list, resourcesync.ResourceList, setState{})
 	if err != nil {
@@ -226,11 +230,23 @@ func (a *audit) isPushed(url string) bool {
 	return false
 }
 
-// recorded yields the resources of a set as they were copied.
+// byRecord compares a set with what the Source said when it was copied.
+func (a *audit) byRecord(ctx context.Context, set namedSet) error {
+	a.report.Recorded = append(a.report.Recorded, set.name)
+	return a.compareAll(ctx, a.recorded(set))
+}
+
+// recorded yields the resources of a set as they were copied, and those that could not be.
 func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for url, f := range a.c.state.files() {
 			if _, ok := a.c.state.members(url)[set.name]; ok && !yield(recordedWant(url, set.name, f), nil) {
+				return
+			}
+		}
+		for url, f := range a.c.state.failures() {
+			_, has := a.c.state.file(url)
+			if _, ok := a.c.state.members(url)[set.name]; ok && !has && !f.Change.Removes() && !yield(f.again(url), nil) {
 				return
 			}
 		}

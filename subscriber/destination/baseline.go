@@ -195,7 +195,7 @@ func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time
 		})
 	case set.offers(resourcesync.ChangeDump) && !s.o.DryRun:
 		defer s.state.addPushed(set, since, out)
-		err = s.lists.changeDumps(ctx, set, since, func(wants []desired, to time.Time) error {
+		err = s.lists.changeDumps(ctx, set, set.Documents[resourcesync.ChangeDump], since, func(wants []desired, to time.Time) error {
 			for _, w := range wants {
 				w.open = nil // the package will be gone
 				out[w.url] = w

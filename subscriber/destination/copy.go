@@ -26,6 +26,7 @@ import (
 //	lists       reads lists and dumps of the Source
 //	reconciler  brings files in sync with what is known of the Source
 //	syncer      decides which lists and changes are read, and how far they count
+//	pinner      decides which state of the Source the copy has, and copies past states
 //	follower    waits for pushes, the next poll and the next try
 type Copy struct {
 	o         Options
@@ -105,6 +106,7 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
+	c.syncer.pinner = &pinner{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler, syncer: c.syncer}
 	audits := &auditor{every: c.o.AuditEvery, ready: c.Ready, last: c.lastAudit, audit: c.auditFollowed}
 	c.follower = &follower{audits: audits, o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
 	if c.o.DryRun {

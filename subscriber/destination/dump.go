@@ -15,6 +15,15 @@ import (
 // applyDump puts the resources of a Resource Dump into the copy, and returns the resources
 // that it lists.
 func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *picked) (map[key]struct{}, error) {
+	listed, err := s.applyPackages(ctx, set, docs, newer, c)
+	if err != nil {
+		return nil, err
+	}
+	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(newer), c.from(remaining(newer)))
+}
+
+// applyPackages is applyDump without the resources that are in newer.
+func (s *syncer) applyPackages(ctx context.Context, set namedSet, docs *documents, newer map[string]desired, c *picked) (map[key]struct{}, error) {
 	listed := map[key]struct{}{}
 	for e, err := range docs.entries() {
 		if err != nil {
@@ -34,13 +43,13 @@ func (s *syncer) applyDump(ctx context.Context, set namedSet, docs *documents, n
 			return nil, err
 		}
 	}
-	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(newer), c.from(remaining(newer)))
+	return listed, nil
 }
 
 // changeDumps reads the packages of a Change Dump that end after since. For each package
-// it calls use with the changes in it, and with the time up to which they are complete.
-func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, use func(wants []desired, until time.Time) error) error {
-	address := set.Documents[resourcesync.ChangeDump]
+// it calls use with the changes in it, and with the time up to which they are complete. If since
+// is firstInstant, it reads all packages, whenever they begin.
+func (l *lists) changeDumps(ctx context.Context, set namedSet, address string, since time.Time, use func(wants []desired, until time.Time) error) error {
 	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
 		return err
@@ -53,7 +62,7 @@ func (l *lists) changeDumps(ctx context.Context, set namedSet, since time.Time, 
 			return err
 		case !e.Until.IsZero() && !e.Until.After(since):
 			continue
-		case e.From.After(until):
+		case e.From.After(until) && until.After(firstInstant):
 			return &holeError{address, until, e.From}
 		}
 		until = later(until, e.Until)

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
@@ -42,6 +44,7 @@ type fetcher struct {
 	tree    *tree
 	state   *state
 	space   *space
+	past    atomic.Pointer[time.Time] // of the state that is copied; nil: the current one
 }
 
 // fetch brings a resource into the copy: from the preferred address, its own, or else from a
@@ -257,6 +260,10 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		}
 		have.LastMod = w.lastMod
 		return have, nil
+	}
+	if err := ft.mayBePast(&w, resp); err != nil && !part.apart {
+		part.keep = false
+		return file{}, err
 	}
 	if err := part.begin(resp, address, ft.limit(w), codings(w.encoding)); err != nil {
 		part.keep = false

@@ -30,9 +30,12 @@ const (
 // changes that are pushed to Handler at once, and others every Options.PollEvery. It retries
 // resources that could not be fetched, at longer and longer intervals of up to an hour. At the
 // start it waits for a Source that is unavailable or not ready. It returns nil when ctx ends. An
-// error says that the state of the copy cannot be used. If there is no copy yet, an error can
+// error says that the state of the copy cannot be used, or is not the current one (ErrOtherState). If there is no copy yet, an error can
 // also say why the address leads to no Source that can be copied, now or later (subscriber.Away).
 func (c *Copy) Follow(ctx context.Context) error {
+	if err := c.refusePinned(); err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)

@@ -241,11 +241,17 @@ func (d *documents) read(name string, read func(*resourcesync.Reader) error) err
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	b := bufio.NewReader(f)
+	return read(readerOf(f, d.most))
+}
+
+// readerOf returns a reader of a document of up to so many entries, which may be compressed; 0: as
+// many as the protocol allows.
+func readerOf(r io.Reader, most int) *resourcesync.Reader {
+	b := bufio.NewReader(r)
 	magic, _ := b.Peek(2)
-	return read(resourcesync.NewReader(b, resourcesync.ReadOptions{
-		Limits: biglist.Limits(d.most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
-	}))
+	return resourcesync.NewReader(b, resourcesync.ReadOptions{
+		Limits: biglist.Limits(most), AnyLoc: true, Gzip: len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b,
+	})
 }
 
 // entries yields the resources, or packages, of all parts. After an error it yields
@@ -283,6 +289,19 @@ func (d *documents) entries() iter.Seq2[resourcesync.Entry, error] {
 // newer.
 func (d *documents) wants(set namedSet, newer map[string]desired) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
+		for w, err := range d.others(set, newer) {
+			if !yield(w, err) {
+				return
+			}
+		}
+		remaining(newer)(yield)
+	}
+}
+
+// others yields the resources of a Resource List that are not in newer. Those of newer get what
+// only the list says of them.
+func (d *documents) others(set namedSet, newer map[string]desired) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
 		for e, err := range d.entries() {
 			w := asListed(desiredFrom(set.name, &e))
 			if later, left := newer[e.Loc]; left && err == nil {
@@ -291,7 +310,6 @@ func (d *documents) wants(set namedSet, newer map[string]desired) iter.Seq2[desi
 				return
 			}
 		}
-		remaining(newer)(yield)
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 // default that is named.
 type Options struct {
 	// Source is any address of the Source: its host, Source Description, a
-	// Capability List, a list.
+	// Capability List, a list. If it is a list, a dump, or an archive of lists or dumps, Sync copies
+	// what that describes, and the others begin with it to find the Source.
 	Source string
 	// Dir is the folder of the copy. StateDir is the folder of its state: .rssub in Dir. Both
 	// belong to one Copy at a time.
@@ -40,6 +41,9 @@ type Options struct {
 	// that leave the selection later are deleted, too.
 	Select   *Selection
 	Reselect bool
+	// AsOf has Sync copy the state that the Source had at this instant, from its archives. Zero:
+	// the current state or, if Source is a list, dump or archive, the state that this describes.
+	AsOf time.Time
 	// HiddenAllow are patterns (path.Match) of names that are written as they are, although
 	// programs act upon them: names that begin with a dot, such as .well-known, and those that
 	// guard.go lists. Other such names are changed to safe ones. See docs/destination.md.
@@ -264,6 +268,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("%q is not the address of a Source; give an http or https URL", o.Source)
 	case o.Dir == "":
 		return errors.New("Options.Dir is missing: name the folder of the copy")
+	case o.AsOf.After(time.Now()):
+		return fmt.Errorf("Options.AsOf %s is in the future", resourcesync.FormatDatetime(o.AsOf))
 	case o.MaxEntries < 0:
 		return errors.New("Options.MaxEntries is negative; leave it out for its default")
 	case !slices.Contains([]Baseline{BaselineAuto, BaselineList, BaselineDump}, o.Baseline):

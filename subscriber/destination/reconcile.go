@@ -149,6 +149,7 @@ func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	}
 	before := r.tree.recordedHash(res.desired)
 	res.file, res.err = r.fetcher.fetch(ctx, res.desired)
+	res.err = r.fetcher.explainPast(res.err)
 	res.file.ChangedAt = res.changedAt
 	if res.err == nil && before != "" && res.file.Hash == before {
 		res.what, res.touched = Unchanged, true

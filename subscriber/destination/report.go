@@ -25,6 +25,7 @@ type Report struct {
 	Began    time.Time     `json:"began"`
 	Took     time.Duration `json:"took_ns"`
 	DryRun   bool          `json:"dry_run,omitempty"`
+	Pinned   Pinned        `json:"pinned,omitzero"`    // which state of the Source the copy has; zero: the current one
 	Baseline string        `json:"baseline,omitempty"` // the list or dump of the last baseline; empty: there was none
 	// Each resource counts once, by its last result.
 	Copied  int `json:"copied"`

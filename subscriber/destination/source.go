@@ -26,10 +26,20 @@ type source struct {
 // sets returns the sets of the Source that can be copied, with the name of each in the
 // state.
 func (s *source) sets(ctx context.Context) ([]namedSet, error) {
-	found, err := subscriber.DiscoverSource(ctx, s.web, s.address)
+	found, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.named(&found)
+}
+
+// find finds what the Source offers.
+func (s *source) find(ctx context.Context) (subscriber.Source, error) {
+	return subscriber.DiscoverSource(ctx, s.web, s.address)
+}
+
+// named returns the sets of a Source that can be copied.
+func (s *source) named(found *subscriber.Source) ([]namedSet, error) {
 	var out []namedSet
 	var names []string
 	for _, one := range found.Sets {
@@ -46,10 +56,15 @@ func (s *source) sets(ctx context.Context) ([]namedSet, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%w: %s", errNothing, s.address)
 	}
+	s.keep(names...)
+	return out, nil
+}
+
+// keep remembers the names of the sets.
+func (s *source) keep(names ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names = names
-	return out, nil
 }
 
 // errNothing says that the Source exists, but offers nothing yet.

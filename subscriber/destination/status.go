@@ -28,6 +28,8 @@ type SetStatus struct {
 	subscriber.Status
 	// BaselineAt is the time of the state of the Source that its last baseline copied.
 	BaselineAt time.Time `json:"baseline_at,omitzero"`
+	// Pinned is the state that the copy has in place of the current one; nil: it has the current one.
+	Pinned *Pinned `json:"pinned,omitempty"`
 	// SyncedAt is when a baseline or changes were last carried out since the start. Zero: nothing
 	// was carried out yet, or the time is unknown. ReadStatus never knows it.
 	SyncedAt time.Time `json:"synced_at,omitzero"`
@@ -68,6 +70,9 @@ func (c *Copy) writeStatus() error {
 	}
 	for name, st := range setsTable.all(c.state) {
 		of(name).BaselineAt = st.BaselineAt
+		if p := c.state.pinned(); !p.IsZero() {
+			of(name).Pinned = &p
+		}
 	}
 	for url, f := range c.state.failures() {
 		st := of(f.Set)

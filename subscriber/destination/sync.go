@@ -27,6 +27,7 @@ type syncer struct {
 	lists      *lists
 	state      *state
 	reconciler *reconciler
+	pinner     *pinner
 }
 
 // Sync brings the copy in sync with the Source by pulling. The first time it makes a baseline of
@@ -34,6 +35,11 @@ type syncer struct {
 // not reach back far enough or do not exist. Resources that failed are in the Report and are no
 // error. An error says that the Source, or the state of the copy, cannot be used (*HostError,
 // *subscriber.StatusError, ErrBehind among others); what was done before it stays done.
+//
+// If Options.AsOf is set, or Options.Source is a list, a dump or an archive of lists or dumps, the
+// copy gets the state that this describes, from the archives of the Source, and no later one. What
+// the Source does not have any more is an error (ErrNoState) or, for bytes of a resource, in the
+// Report. A copy that has another state is refused (ErrOtherState).
 func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	t := newTally(c.o.Source)
 	t.DryRun, t.Selection = c.o.DryRun, c.selection.Selection
@@ -49,7 +55,14 @@ func (c *Copy) Sync(ctx context.Context) (Report, error) {
 }
 
 func (s *syncer) sync(ctx context.Context, t *tally) error {
-	sets, err := s.source.sets(ctx)
+	found, err := s.source.find(ctx)
+	if err != nil {
+		return err
+	}
+	if t.Pinned, err = s.pinner.pin(&found); err != nil {
+		return err
+	}
+	sets, err := s.pinner.setsOf(t.Pinned, &found)
 	if err != nil {
 		return err
 	}
@@ -57,7 +70,7 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 	var until []time.Time
 	for _, set := range sets {
 		t.begin(set.name)
-		to, err := s.syncSet(ctx, set, t)
+		to, err := s.syncTo(ctx, set, t)
 		t.end(to, err)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("the set %s: %w", set.name, err))
@@ -74,6 +87,14 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 		failed = s.forgetSets(ctx, sets, t)
 	}
 	return errors.Join(failed, s.reconciler.tryAgain(ctx, t, time.Time{}))
+}
+
+// syncTo brings one set to the state that the copy has of the Source.
+func (s *syncer) syncTo(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
+	if t.Pinned.IsZero() {
+		return s.syncSet(ctx, set, t)
+	}
+	return s.pinner.syncPast(ctx, set, t.Pinned, t)
 }
 
 // syncSet brings one set in sync, and returns the time of the state that it has then.
@@ -177,7 +198,7 @@ func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally
 // far enough.
 func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.DumpsUntil
-	err := s.lists.changeDumps(ctx, set, since, func(wants []desired, until time.Time) error {
+	err := s.lists.changeDumps(ctx, set, set.Documents[resourcesync.ChangeDump], since, func(wants []desired, until time.Time) error {
 		if err := s.reconciler.change(ctx, t, slices.DeleteFunc(wants, s.state.isStale)); err != nil {
 			return err
 		}
