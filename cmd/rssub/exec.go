@@ -56,13 +56,18 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 		ctx, cancel = context.WithTimeoutCause(ctx, x.limit, fmt.Errorf("it did not end within %v", x.limit))
 		defer cancel()
 	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", x.line) //nolint:gosec // it is the user's own
-	cmd.Stdin = &input
-	cmd.Stdout, cmd.Stderr = x.out, x.errOut
-	cmd.Env = append(os.Environ(), environment(c)...)
+	env := append(os.Environ(), environment(c)...)
 	if x.file != "" {
-		cmd.Env = append(cmd.Env, variable("RSSUB_FILE", x.file), variable("RSSUB_SOURCE_NAME", x.source))
+		env = append(env, variable("RSSUB_FILE", x.file), variable("RSSUB_SOURCE_NAME", x.source))
 	}
+	return shell(ctx, x.line, env, &input, x.out, x.errOut)
+}
+
+// shell runs a line by the shell, and ends it with all that it started when ctx ends. It returns the
+// exit code.
+func shell(ctx context.Context, line string, env []string, in io.Reader, out, errOut io.Writer) (code int, err error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line) //nolint:gosec // it is the user's own
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = in, out, errOut, env
 	// Signal the processes that the shell has started too, so that none of them is left over when
 	// the next start runs the command again.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -39,6 +39,7 @@ type copyFlags struct {
 	maxTotal, minFree int64
 	baseline, changes string
 	selection         selectionFlags
+	patches           patchFlags
 	dryRun, json      bool
 	call              cli.CallFlags
 	log               cli.LogFlags
@@ -85,6 +86,7 @@ func (f *copyFlags) addCopy(flags *pflag.FlagSet) {
 // addBaseline adds the flags about the first copy.
 func (f *copyFlags) addBaseline(flags *pflag.FlagSet) {
 	flags.StringVar(&f.baseline, "baseline", "auto", "where the first copy comes `FROM`: list, dump or auto")
+	f.patches.add(flags)
 	flags.StringVar(&f.changes, "changes", "auto", "where changed resources come `FROM` when Change Lists are read: list (one by one), dump (packages of the Change Dump) or auto (what costs less)")
 }
 
@@ -176,6 +178,9 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	f.selection.set(&o)
+	if err := f.patches.set(&o); err != nil {
+		return o, err
+	}
 	if f.dir == "" {
 		return o, cli.Fail(cli.ExitUsage, "--dir is missing: the folder of the copy")
 	}

@@ -107,6 +107,9 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		printChoices(out, "", r.Sets[0].Choices)
 	}
 	row(out, "copied", fmt.Sprintf("%d, %s%s", r.Copied, quantity.BytesText(r.Bytes), would))
+	if r.Patched > 0 {
+		row(out, "by patches", r.Patched)
+	}
 	row(out, "deleted", fmt.Sprintf("%d%s", r.Deleted, would))
 	row(out, "unchanged", r.Unchanged)
 	if r.LeftOut > 0 {

@@ -98,7 +98,13 @@ func (c *Copy) assemble() error {
 	c.web = newHosts(&c.o)
 	c.source = &source{address: c.o.Source, web: c.web, log: c.log}
 	c.tree = newTree(&c.o, root, c.state)
-	c.fetcher = &fetcher{maxFile: c.o.MaxFile, prefer: newPreference(&c.o), log: c.log, web: c.web, tree: c.tree, state: c.state, space: c.space}
+	c.fetcher = &fetcher{
+		maxFile: c.o.MaxFile, prefer: newPreference(&c.o), patchers: patchers(&c.o),
+		log: c.log, web: c.web, tree: c.tree, state: c.state, space: c.space,
+	}
+	if c.fetcher.dir, err = filepath.Abs(c.o.Dir); err != nil {
+		return err
+	}
 	c.lists = &lists{dir: &c.o.StateDir, most: c.o.MaxEntries, large: biglist.Warner(c.log), web: c.web, fetcher: c.fetcher}
 	c.reconciler = newReconciler(&c.o, c.source, c.fetcher)
 	c.reconciler.selector = &selector{selection: c.selection, state: c.state, delete: c.o.Reselect}

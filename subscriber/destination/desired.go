@@ -27,6 +27,9 @@ type desired struct {
 	first     string
 	alternate bool
 
+	// patches make the bytes of the state before (LNK-04).
+	patches []mirror
+
 	// collections are those that the Source names. terse: it need not name them and the type here.
 	collections []string
 	terse       bool
@@ -75,8 +78,8 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 			w.collections = append(w.collections, resourcesync.EncodeURI(l.Href))
 			continue
 		}
-		duplicate := strings.EqualFold(l.Rel, "duplicate")
-		if !duplicate && !strings.EqualFold(l.Rel, "alternate") {
+		duplicate, patch := strings.EqualFold(l.Rel, "duplicate"), l.Rel == patchRel
+		if !patch && !duplicate && !strings.EqualFold(l.Rel, "alternate") {
 			continue
 		}
 		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified}
@@ -85,6 +88,10 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		}
 		if l.HasLength {
 			m.Length = l.Length
+		}
+		if patch {
+			w.patches = append(w.patches, m)
+			continue
 		}
 		w.mirrors = append(w.mirrors, m)
 	}
@@ -97,7 +104,7 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		}
 		return -1
 	})
-	w.mirrors = w.mirrors[:min(len(w.mirrors), mirrorsKept)]
+	w.mirrors, w.patches = w.mirrors[:min(len(w.mirrors), mirrorsKept)], w.patches[:min(len(w.patches), patchesKept)]
 	return w
 }
 

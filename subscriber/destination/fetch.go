@@ -39,15 +39,19 @@ func (e *refusedError) Unwrap() error { return e.err }
 type fetcher struct {
 	maxFile int64 // Options.MaxFile
 	prefer  *preference
-	log     *slog.Logger
-	web     *hosts
-	tree    *tree
-	state   *state
-	space   *space
-	past    atomic.Pointer[time.Time] // of the state that is copied; nil: the current one
+	// patchers are by media type, see Options.Patches; nil for one: it is a unified diff. dir is the
+	// folder of the copy, an absolute path.
+	patchers map[string]Patcher
+	dir      string
+	log      *slog.Logger
+	web      *hosts
+	tree     *tree
+	state    *state
+	space    *space
+	past     atomic.Pointer[time.Time] // of the state that is copied; nil: the current one
 }
 
-// fetch brings a resource into the copy: from the preferred address, its own, or else from a
+// fetch brings a resource into the copy: from a package, by a patch, from the preferred address, its own, or else from a
 // mirror or alternate that the Source names. It returns the record. The path stays reserved for the
 // resource until release.
 func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
@@ -78,6 +82,11 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 			return f, err
 		}
 		ft.log.Warn("a resource in a package is not what the Source says; it is fetched from its own address", "event", "package_wrong", "url", w.url, "error", err)
+	}
+	if !first.alternate {
+		if f, done := ft.patch(ctx, w, p); done {
+			return f, nil
+		}
 	}
 	return ft.fetchAny(ctx, w, p)
 }

@@ -90,6 +90,9 @@ type Options struct {
 	// Changes is where the bytes of changed resources come from when Change Lists are pulled:
 	// ChangesAuto, ChangesList or ChangesDump.
 	Changes Changes
+	// Patches apply patches that changes name, by the media types of these; nil for a type: use none
+	// of it. Unified diffs, text/x-diff and text/x-patch, need no Patcher.
+	Patches map[string]Patcher
 	// Beside opens a copy that another process works on, by Follow or Sync, for Audit without
 	// repair. It uses a snapshot of the state, which the other process makes, and writes
 	// nothing to the copy. It has no effect if no other process has the copy.
@@ -188,6 +191,7 @@ type Event struct {
 	// Instead is the address of the mirror or alternate that the file came from; empty: it came
 	// from the resource's own address, or from a package.
 	Instead string
+	Patched bool // a patch made the file of the one before
 	Err     error
 }
 

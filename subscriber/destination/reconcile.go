@@ -41,6 +41,9 @@ func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) error {
 	last := map[string]int{}
 	for i := range wants {
+		if _, earlier := last[wants[i].url]; earlier {
+			wants[i].patches = nil // they are for the state in between
+		}
 		last[wants[i].url] = i
 	}
 	var deletes, others []desired

@@ -36,6 +36,8 @@ type Report struct {
 	LeftOut   int       `json:"left_out,omitempty"`
 	Selection Selection `json:"selection,omitzero"`
 	Bytes     int64     `json:"bytes"` // of Copied
+	// Patched counts the resources of Copied that patches made of the files before.
+	Patched int `json:"patched,omitempty"`
 	// Failed resources could not be fetched or deleted, and Held ones were not deleted
 	// because of Options.MaxDelete. The first of both are in Problems. The next run tries
 	// both again.
@@ -105,6 +107,9 @@ func (t *tally) event(e Event) {
 		return
 	}
 	t.instead(e)
+	if e.What == Copied && e.Patched {
+		t.Patched++
+	}
 	now := counted{e.What, e.Bytes}
 	t.count(was, -1)
 	t.count(now, 1)

@@ -242,6 +242,6 @@ func (r *run) progress(finished bool) {
 func (res *result) event() Event {
 	return Event{
 		What: res.what, URL: res.url, Path: res.file.Path, Bytes: res.file.Length, Hash: res.file.Hash,
-		Change: res.change, ChangedAt: res.changedAt, NotificationID: res.notificationID, Took: res.took, Instead: res.file.Instead, Err: res.err,
+		Change: res.change, ChangedAt: res.changedAt, NotificationID: res.notificationID, Took: res.took, Instead: res.file.Instead, Patched: res.file.patched, Err: res.err,
 	}
 }

@@ -57,6 +57,8 @@ type file struct {
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// Instead is the alternate or mirror that the bytes came from.
 	Instead string `json:"instead,omitempty"`
+
+	patched bool // the bytes were just made by a patch
 }
 
 // failure is a resource that could not be fetched or deleted.
