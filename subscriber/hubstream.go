@@ -39,7 +39,7 @@ const (
 var ErrNoStream = errors.New("the hub has no stream of the topic")
 
 // ErrInsecure says that a stream would be read over plain http.
-var ErrInsecure = errors.New("its stream would come over plain http, where anyone on the way can change it; use https, or allow this with InsecureStream")
+var ErrInsecure = errors.New("its stream would come over plain http, where anyone on the way can change it; use https, or allow this with Options.InsecureStream")
 
 // problemUnknownTopic is how a hub names the problem that it has nothing of a topic yet.
 const problemUnknownTopic = "unknown-topic"

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // streamHub is a hub with a stream, within a synctest bubble. Positions are numbers of events.
@@ -412,7 +415,7 @@ func TestAutoFallsBackToPolling(t *testing.T) {
 		h.after(6 * time.Minute)
 		h.want(fmt.Sprintf("%g %g", now+1, now+2))
 		st := h.status()
-		if st.Stream.State != "none" || st.Trouble != "" || len(st.Gaps) != 0 {
+		if st.Stream.State != "none" || st.Way != ViaPoll || !strings.Contains(st.Stream.Why, "text/html") || st.Trouble != "" || len(st.Gaps) != 0 {
 			t.Errorf("%+v %+v", st, st.Stream)
 		}
 		h.locked(func() { has = true })
@@ -425,9 +428,72 @@ func TestAutoFallsBackToPolling(t *testing.T) {
 	})
 }
 
+// A stream that breaks is one that the hub has: it is read again, with one line in the log. While
+// the hub stays away, the Source is polled.
+func TestAutoOutlivesItsHub(t *testing.T) {
+	var log bytes.Buffer
+	h, with := withStream(func(l *lab) { l.o.Via, l.o.Log = ViaAuto, slog.New(slog.NewTextHandler(&log, nil)) })
+	synctest.Test(t, func(t *testing.T) {
+		newLab(t, with)
+		h.publish(0, 1, 1)
+		h.want("1")
+		h.locked(func() { h.answer = func(*http.Request) *http.Response { return answered(503, "text/plain", "away") } })
+		h.breakAll(io.ErrUnexpectedEOF)
+		h.listed(1, 2)
+		h.after(5 * time.Second)
+		h.want("")
+		h.after(10 * time.Minute)
+		h.want("2")
+		st := h.status()
+		if st.Stream.State != StreamBroken || st.Way != ViaStream || !strings.Contains(st.Trouble, "503") || strings.Count(log.String(), "event=stream_failed") != 1 {
+			t.Errorf("%+v %+v\n%s", st, st.Stream, &log)
+		}
+		h.locked(func() { h.answer = nil })
+		h.publish(1, 3, 2, 3)
+		h.after(2 * time.Minute)
+		h.want("3")
+		st = h.status()
+		if st.Stream.State != StreamOpen || st.Stream.Reconnects != 1 || st.Stream.LastEvent.Before(st.Stream.Since) || st.Trouble != "" || h.sub.repairer.polls.Load() {
+			t.Errorf("%+v %+v", st, st.Stream)
+		}
+	})
+}
+
+// Where nothing pushes and there is no Change List, nothing comes, and the status says why.
+func TestPollingWithoutAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, func(l *lab) {
+			l.o.Callback, l.o.Via = "", ViaPoll
+			l.page(labCaps, func(w http.ResponseWriter, _ *http.Request) {
+				l.write(w, resourcesync.Head{Capability: resourcesync.CapabilityList},
+					resourcesync.Entry{Loc: labTopic, Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: labHub}}})
+			})
+		})
+		l.after(time.Second)
+		if st := l.status(); st.Way != ViaPoll || !strings.Contains(st.Trouble, "no Change List") {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// What a hub refuses to a reader does not pass: the Source is polled.
+func TestAutoFallsBackWhereAHubRefuses(t *testing.T) {
+	for status, none := range map[int]bool{401: true, 403: true, 404: true, 405: true, 406: true, 410: true, 429: false, 500: false, 503: false} {
+		h, with := withStream(func(l *lab) { l.o.Via = ViaAuto })
+		h.answer = func(*http.Request) *http.Response { return answered(status, "text/plain", "no") }
+		synctest.Test(t, func(t *testing.T) {
+			newLab(t, with)
+			h.after(time.Second)
+			if st := h.status(); (st.Way == ViaPoll) != none || (st.Trouble == "") != none {
+				t.Errorf("%d: %+v %+v", status, st, st.Stream)
+			}
+		})
+	}
+}
+
 // A stream over plain http is read on this machine alone, unless that is allowed.
 func TestStreamIsConfidential(t *testing.T) {
-	for hub, want := range map[string]string{"http://hub.example/": "broken", "http://127.0.0.1:8080/": "open", "https://hub.example/": "open"} {
+	for hub, want := range map[string]string{"http://hub.example/": "none", "http://127.0.0.1:8080/": "open", "https://hub.example/": "open"} {
 		for _, insecure := range []bool{false, true} {
 			streaming(t, func(l *lab) { l.o.Hub, l.o.InsecureStream = hub, insecure }, func(h *streamHub) {
 				want := want
@@ -435,7 +501,7 @@ func TestStreamIsConfidential(t *testing.T) {
 					want = "open"
 				}
 				st := h.status()
-				if st.Stream.State != want || (want == "broken") != strings.Contains(st.Trouble, "plain http") || (want == "broken") != (len(h.asked) == 0) {
+				if st.Stream.State != want || (want == "none") != strings.Contains(st.Trouble, "plain http") || (want == "none") != (len(h.asked) == 0) {
 					t.Errorf("%s, insecure %t: %+v %q", hub, insecure, st.Stream, st.Trouble)
 				}
 			})

@@ -42,7 +42,7 @@ type Options struct {
 	// Via is how notifications come while Run runs: ViaAuto.
 	Via Via
 	// PollEvery is how often the Change List is read where nothing pushes, 5 minutes: with
-	// ViaPoll, and with ViaAuto while there is neither a Callback nor a stream.
+	// ViaPoll, and with ViaAuto while there is neither a Callback nor a stream that can be read.
 	PollEvery time.Duration
 	// InsecureStream reads the stream of a hub over plain http also if the hub is not on this
 	// machine. Deliveries to a Callback are signed; a stream has only TLS.
@@ -202,6 +202,17 @@ func (o *Options) subscribes() bool {
 
 func (o *Options) streams() bool {
 	return o.Via == ViaStream || o.Via == ViaAuto && o.Callback == "" && o.Topic != ""
+}
+
+// way returns Status.Way.
+func (o *Options) way(stream *StreamStatus) Via {
+	switch {
+	case o.subscribes():
+		return ViaCallback
+	case stream == nil || o.Via == ViaAuto && stream.State == StreamNone:
+		return ViaPoll
+	}
+	return ViaStream
 }
 
 // methods are the accepted methods of signatures: MinSignature and the stronger ones.

@@ -47,11 +47,17 @@ type repairer struct {
 	polls   atomic.Bool            // the Change List is read every PollEvery
 }
 
-// poll says whether the Change List is to be read every PollEvery, beginning now.
-func (r *repairer) poll(on bool) {
-	if r.polls.Swap(on) != on && on {
+// poll says whether the Change List is to be read every PollEvery, beginning now. It reports
+// whether that is new.
+func (r *repairer) poll(on bool) bool {
+	changed := r.polls.Swap(on) != on
+	switch {
+	case changed && on:
 		r.catchUp(GapPolled)
+	case changed:
+		r.troubles.set(repairing, nil) // it is set again, if it is not about polling
 	}
+	return changed
 }
 
 // catchUp requests a check of the Change Lists for what was not pushed.
@@ -181,7 +187,7 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 		return err
 	}
 	if from.IsZero() {
-		return r.beginPolling(ctx)
+		return r.beginPolling(ctx, job.why)
 	}
 	gap := Gap{From: from, Until: job.target, Why: job.why, FoundAt: time.Now(), State: GapOpen}
 	missed := job.why == GapMissed
@@ -201,9 +207,7 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 	case errors.As(err, &old):
 		return r.giveUp(job, gap, old.from, err)
 	case errors.Is(err, errNoList) && !missed && job.why != GapPulled:
-		if r.o.Look != nil {
-			r.o.Look()
-		}
+		r.look(err, job.why)
 		return nil // there is nothing to ask; the next notification shows whether anything is missing
 	case missed && (errors.Is(err, errNoList) || errors.Is(err, errBehind) && age > repairPatience || !errors.Is(err, errFull) && age > repairGiveUp):
 		return r.giveUp(job, gap, job.target, err)
@@ -216,17 +220,27 @@ func (r *repairer) repair(ctx context.Context, job *repairJob) error {
 
 // beginPolling begins with the changes from now on, if there is a Change List: nothing was
 // received that they could follow.
-func (r *repairer) beginPolling(ctx context.Context) error {
+func (r *repairer) beginPolling(ctx context.Context, why string) error {
 	_, _, err := r.changeLists(ctx)
 	switch {
 	case err == nil:
 		return r.inbox.begin(time.Now())
 	case !errors.Is(err, errNoList):
 		return err
+	}
+	r.look(err, why)
+	return nil
+}
+
+// look has the application look for what was not pushed, as there is no Change List. If it cannot,
+// and nothing is pushed, then nothing comes, which is a trouble.
+func (r *repairer) look(err error, why string) {
+	switch {
 	case r.o.Look != nil:
 		r.o.Look()
+	case why == GapPolled:
+		r.troubles.set(repairing, err)
 	}
-	return nil
 }
 
 // fill hands on what there is for a gap: what the hub keeps, where that is enough, and else what

@@ -34,8 +34,11 @@ type Counts struct {
 
 // Status is what a Subscriber is doing.
 type Status struct {
-	AsOf          time.Time            `json:"as_of"`
-	Topic         string               `json:"topic"` // as in Options
+	AsOf  time.Time `json:"as_of"`
+	Topic string    `json:"topic"` // as in Options
+	// Way is how notifications come now: ViaCallback, ViaStream or ViaPoll. With ViaAuto it is
+	// ViaPoll while the hub has no stream.
+	Way           Via                  `json:"way,omitempty"`
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
 	// Stream is the hub's stream that is read in place of a subscription; nil: none is.
 	Stream *StreamStatus `json:"stream,omitempty"`
@@ -66,12 +69,24 @@ type SubscriptionStatus struct {
 // StreamStatus is a stream that is read.
 type StreamStatus struct {
 	Hub string `json:"hub,omitempty"` // empty: it is not found yet
-	// State is open, or broken while it is tried again, or none if the hub has no stream and
-	// the Change List is read instead.
+	// State is StreamOpen, StreamBroken or StreamNone.
 	State string `json:"state"`
-	// Since is when it opened or broke.
+	// Since is when the state began.
 	Since time.Time `json:"since,omitzero"`
+	// LastEvent is when the last notification or gap came by it, and Reconnects how often it
+	// opened again, both since Run began.
+	LastEvent  time.Time `json:"last_event,omitzero"`
+	Reconnects int       `json:"reconnects"`
+	// Why is why it is not open.
+	Why string `json:"why,omitempty"`
 }
+
+// States of a stream.
+const (
+	StreamOpen   = "open"   // it is read
+	StreamBroken = "broken" // it broke, or the hub does not answer; it is tried again
+	StreamNone   = "none"   // the hub has none for this reader; it is asked again later
+)
 
 // Status returns it as of now.
 func (s *Subscriber) Status() (Status, error) {
@@ -85,6 +100,7 @@ func (s *Subscriber) Status() (Status, error) {
 		return nil
 	})
 	st.Counts, st.Trouble, st.Stream = s.inbox.counted(), s.troubles.String(), s.streamer.status()
+	st.Way = s.o.way(st.Stream)
 	return st, err
 }
 

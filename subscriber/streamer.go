@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/quiet"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -52,12 +54,13 @@ type streamer struct {
 	troubles *troubles
 	quiet    *quiet.Limit
 
-	mu  sync.Mutex
-	now *StreamStatus
+	mu    sync.Mutex
+	now   StreamStatus
+	opens int
 }
 
-// run reads the stream until ctx ends. If the hub has none and ViaAuto is set, the Change List is
-// read every PollEvery, and the hub is asked again later.
+// run reads the stream until ctx ends. With ViaAuto the Change List is read every PollEvery while
+// the hub has no stream, or does not come back; the hub is asked again.
 func (t *streamer) run(ctx context.Context) {
 	h := &hubStream{client: t.o.StreamClient, find: t.find, insecure: t.o.InsecureStream, maxBody: t.o.MaxBody}
 	for {
@@ -99,49 +102,75 @@ func (t *streamer) begin(ctx context.Context, h *hubStream) (err error) {
 	return err
 }
 
-// report says how a connection ended.
+// report says how a connection ended. What lasts is logged once.
 func (t *streamer) report(h *hubStream, err error, wait time.Duration) {
-	state := "broken"
-	if none := err != nil && !Away(err); none && t.o.Via == ViaAuto {
-		state = "none"
-		t.repairer.poll(true)
+	auto, none := t.o.Via == ViaAuto, lacksStream(err)
+	now, text := StreamStatus{Hub: h.hub, State: StreamBroken, Why: "the hub ended it"}, "the stream of the hub cannot be read now; it is tried again"
+	trouble := err
+	if none {
+		now.State, text = StreamNone, "there is no stream that can be read; the hub is asked again later"
 	}
-	t.set(StreamStatus{Hub: h.hub, State: state, Since: time.Now()})
-	if err == nil {
-		return
+	if none && auto {
+		trouble = nil // it is as good as it gets
+		text = "there is no stream that can be read, so the Source is asked for changes; the hub is asked again later"
 	}
-	t.troubles.set(subscribing, err)
-	text := "the stream of the hub cannot be read; it is tried again"
-	if errors.Is(err, ErrNoStream) && state == "none" {
-		t.troubles.set(subscribing, nil) // it is as good as it gets
-		text = "the hub has no stream, so the Source is asked for changes; the hub is asked again"
+	if err != nil {
+		now.Why = err.Error()
+		t.troubles.set(subscribing, trouble)
 	}
-	t.log.Warn(text, "event", "stream_failed", "topic", t.o.Topic, "hub", h.hub, "error", err, "wait", wait)
+	if t.set(now) && err != nil {
+		t.log.Warn(text, "event", "stream_failed", "topic", t.o.Topic, "hub", h.hub, "error", err, "wait", wait)
+	}
+	if auto && (none || h.failures >= findAgain) && t.repairer.poll(true) && !none {
+		t.log.Info("the stream does not come back, so the Source is asked for changes meanwhile", "event", "polling", "topic", t.o.Topic, "every", t.o.PollEvery)
+	}
+}
+
+// lacksStream reports whether an error says that there is no stream to be read, until a person
+// changes something. A stream that broke, and a hub that has nothing of the topic yet, pass.
+func lacksStream(err error) bool {
+	var status *StatusError
+	var unanswered *web.UnansweredError
+	switch {
+	case errors.Is(err, ErrNoStream), errors.Is(err, ErrNoHub), errors.Is(err, ErrInsecure):
+		return true
+	case errors.As(err, &status):
+		return !Away(err) && status.Problem != problemUnknownTopic
+	}
+	return errors.As(err, &unanswered) && !Away(err)
 }
 
 // opened says that the stream is open.
 func (t *streamer) opened(h *hubStream) {
-	t.mu.Lock()
-	was := t.now
-	t.mu.Unlock()
-	if was != nil && was.State == "open" {
+	if !t.set(StreamStatus{Hub: h.hub, State: StreamOpen}) {
 		return
 	}
-	t.set(StreamStatus{Hub: h.hub, State: "open", Since: time.Now()})
 	t.troubles.set(subscribing, nil)
 	t.repairer.poll(false)
 	t.log.Info("the stream of the hub is open", "event", "stream_open", "topic", h.topic, "hub", h.hub, "after", h.after)
 }
 
-// set replaces the status. A state that lasts is of its beginning.
-func (t *streamer) set(now StreamStatus) {
-	defer t.inbox.changed.Broadcast()
+// set replaces the status, and reports whether the state is another. One that lasts is of its
+// beginning.
+func (t *streamer) set(now StreamStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if was := t.now; was != nil && was.Hub == now.Hub && was.State == now.State {
-		return
+	was := t.now
+	now.Since, now.LastEvent = was.Since, was.LastEvent
+	now.Hub = cmp.Or(now.Hub, was.Hub) // it is looked for again
+	changed := was.Hub != now.Hub || was.State != now.State
+	if changed {
+		now.Since = time.Now()
+		if now.State == StreamOpen {
+			t.opens++
+		}
 	}
-	t.now = &now
+	if changed || was.Why != now.Why {
+		defer t.inbox.changed.Broadcast()
+	}
+	now.Reconnects = max(0, t.opens-1)
+	t.now = now
+	return changed
 }
 
 // status returns the status; nil: no stream is read.
@@ -151,10 +180,8 @@ func (t *streamer) status() *StreamStatus {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.now == nil {
-		return &StreamStatus{State: "broken"}
-	}
-	now := *t.now
+	now := t.now
+	now.State = cmp.Or(now.State, StreamBroken)
 	return &now
 }
 
@@ -162,6 +189,11 @@ func (t *streamer) status() *StreamStatus {
 // room, it waits, and the hub with it.
 func (t *streamer) receive(ctx context.Context, h *hubStream, n *Notification) error {
 	t.opened(h)
+	if n.isEvent() {
+		t.mu.Lock()
+		t.now.LastEvent = time.Now()
+		t.mu.Unlock()
+	}
 	at := place{Topic: h.topic, Hub: h.hub, Position: n.Position}
 	here := func(tx *boltfile.Tx) error {
 		at.Until = t.inbox.tail(tx).Until

@@ -116,6 +116,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	case s.o.streams():
 		wg.Go(func() { s.streamer.run(ctx) })
 	default:
+		s.log.Info("the Source is asked for changes", "event", "polling", "topic", s.o.Topic, "every", s.o.PollEvery)
 		s.repairer.poll(true)
 	}
 	wg.Go(func() { s.repairer.keepComplete(ctx) })

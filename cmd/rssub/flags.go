@@ -47,7 +47,7 @@ type copyFlags struct {
 	insecure          bool
 	minSignature      string
 	lease, checkEvery cli.Span
-	poll              cli.Span // 0: a hub is subscribed at
+	way               wayFlags
 	hold              cli.Span
 	auditEvery        cli.Span // 0: never
 	onChange          string   // a command; empty: none
@@ -93,8 +93,8 @@ func (f *copyFlags) addBaseline(flags *pflag.FlagSet) {
 // addSubscription adds the flags about receiving changes.
 func (f *copyFlags) addSubscription(flags *pflag.FlagSet) {
 	f.lease, f.checkEvery = cli.Span(10*24*time.Hour), cli.Span(time.Hour)
-	flags.Var(cli.Positive(&f.poll), "poll", "ask the Source for changes every `TIME`, for a Destination that no hub can call; it then neither subscribes nor listens (default: subscribe)")
-	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
+	f.way.add(flags)
+	flags.StringVar(&f.hub, "hub", "", "`URL` of the hub to subscribe at, or to read the stream of (default: the one that the topic names)")
 	flags.BoolVar(&f.insecure, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	addMinSignature(flags, &f.minSignature)
 	flags.Var(cli.Positive(&f.lease), "lease", "`TIME` to ask for")
@@ -124,7 +124,7 @@ func (f *copyFlags) onChangeOf(cmd *cobra.Command, source, dir string, log *slog
 
 // addCallback adds the flag that says where hubs find the Destination.
 func (f *copyFlags) addCallback(flags *pflag.FlagSet) {
-	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
+	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). Without it rssub listens nowhere")
 }
 
 // addHoldFor adds the flag about notifications that came early.
@@ -174,7 +174,7 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 	o := destination.Options{
 		Source: source, Dir: f.dir, StateDir: f.stateDir, Hosts: f.hosts, PreferMirrors: f.mirrors, PreferTypes: f.types, Parallel: f.parallel, MaxFile: f.maxFile, MaxEntries: f.maxEntries, DryRun: f.dryRun,
 		MaxTotal: cli.OrNone(f.maxTotal), MinFree: cli.OrNone(f.minFree),
-		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.poll), AuditEvery: span(f.auditEvery),
+		Hub: f.hub, Callback: f.callback, InsecureSecret: f.insecure, CheckEvery: f.checkEvery.OrNever(), Lease: span(f.lease), HoldFor: span(f.hold), PollEvery: span(f.way.poll), InsecureStream: f.way.insecure, AuditEvery: span(f.auditEvery),
 		Tokens: map[string]string{}, HiddenAllow: f.hiddenAllow,
 	}
 	f.selection.set(&o)
@@ -189,6 +189,9 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 	}
 	err := errors.Join(cli.CheckAddress("SOURCE", source), checkURLs(f.callback, named{"--hub", f.hub}))
 	if err != nil {
+		return o, err
+	}
+	if o.Via, err = f.way.way(); err != nil {
 		return o, err
 	}
 	if o.MinSignature, err = minSignature(f.minSignature); err != nil {

@@ -39,7 +39,7 @@ func (f *copyFlags) checkSources(cmd *cobra.Command, source string) ([]destinati
 	if err := checkURLs(f.callback); err != nil {
 		return nil, err
 	}
-	if err := f.checkPoll(cmd); err != nil {
+	if _, err := f.way.check(cmd.Flags(), f.callback, f.call.Dev); err != nil {
 		return nil, err
 	}
 	log, err := f.log.Logger(cmd.ErrOrStderr())
@@ -51,6 +51,12 @@ func (f *copyFlags) checkSources(cmd *cobra.Command, source string) ([]destinati
 		return nil, cli.WrongSettings(err)
 	}
 	return members, nil
+}
+
+// calls reports whether hubs are to call a callback, once the flags were checked.
+func (f *copyFlags) calls(cmd *cobra.Command) bool {
+	calls, err := f.way.check(cmd.Flags(), f.callback, f.call.Dev)
+	return calls && err == nil
 }
 
 // followAll follows the Sources of a file.
@@ -70,7 +76,8 @@ func (f *copyFlags) followAll(cmd *cobra.Command, args []string, server *cli.Ser
 	}
 	ctx, cancel := untilSignal(cmd)
 	defer cancel()
-	l, err := f.listen(ctx, server, o.Log, &o.Callback)
+	o.Callback = f.callback
+	l, err := listen(ctx, server, f.calls(cmd), f.call.Dev, &o.Callback, o.Log)
 	if err != nil {
 		return err
 	}

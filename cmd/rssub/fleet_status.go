@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,16 +42,20 @@ func (f *copyFlags) printFleet(cmd *cobra.Command, asJSON bool) error {
 	for i := range all {
 		rows = append(rows, fleetRow(&all[i]))
 	}
-	return errors.Join(cli.WriteTable(cmd.OutOrStdout(), []string{"SOURCE", "STATE", "COMPLETE", "FAILED", "HELD", "RECEIVED UNTIL", "TROUBLE"}, rows), err)
+	return errors.Join(cli.WriteTable(cmd.OutOrStdout(), []string{"SOURCE", "STATE", "WAY", "COMPLETE", "FAILED", "HELD", "RECEIVED UNTIL", "TROUBLE"}, rows), err)
 }
 
 // fleetRow is the line of a Source.
 func fleetRow(m *destination.MemberStatus) []string {
 	failed, held := 0, 0
 	var until time.Time
+	var by []string // the ways of its sets
 	for i := range m.Sets {
 		s := &m.Sets[i]
 		failed, held = failed+s.Failed, held+s.DeletionsHeld
+		if way := string(s.Way); way != "" && !slices.Contains(by, way) {
+			by = append(by, way)
+		}
 		if !s.AsOf.IsZero() && (until.IsZero() || s.Until.Before(until)) {
 			until = s.Until
 		}
@@ -59,5 +64,5 @@ func fleetRow(m *destination.MemberStatus) []string {
 	if m.Ready {
 		complete = "yes"
 	}
-	return []string{m.Name, m.State, complete, strconv.Itoa(failed), strconv.Itoa(held), stamp(until), m.Trouble}
+	return []string{m.Name, m.State, cmp.Or(strings.Join(by, ","), "-"), complete, strconv.Itoa(failed), strconv.Itoa(held), stamp(until), m.Trouble}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -25,14 +24,20 @@ func followCommand() (*cobra.Command, func(*cobra.Command) error) {
 	var source string
 	var server cli.ServerFlags
 	cmd := &cobra.Command{
-		Use:   "follow [SOURCE] --dir DIR --callback-url URL",
+		Use:   "follow [SOURCE] --dir DIR [--callback-url URL]",
 		Short: "Keep a copy in sync with its Source all the time",
-		Long: `Copies a Source if there is no copy yet, subscribes at the Source's hub, and carries out
-each change when the hub pushes it. Changes that were missed are read from the Source's
+		Long: `Copies a Source if there is no copy yet, and carries out each change when the Source's
+hub pushes it. Changes that were missed are read from the hub or from the Source's
 Change Lists. If there are none, they come from its Change Dumps or from a new copy.
-A Destination that no hub can call uses --poll instead, and asks for changes.
 You can stop and start it at any time, also before the Source: it waits for a Source
 that is unavailable or not ready.
+
+With --callback-url it subscribes, and the hub delivers changes there. Behind NAT or a
+firewall, where no hub can call it, leave --callback-url out: rssub reads the stream of
+the hub, which it opens itself. If the hub has none, it asks the Source for changes
+every --poll. --via says one of these ways. The next start may use another one: nothing
+is lost in between, and no change is carried out twice. A stream has no signatures, so
+it is read over https or on this machine, unless --insecure-stream is given.
 
 With --sources it follows many Sources, each with a copy in a folder of its own below
 --dir. The other flags are the defaults of each Source. A Source that is away, slow or
@@ -54,6 +59,7 @@ It prints a line for each file that it copied or deleted, or failed to.
 Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 		Example: `  rssub follow https://source.example/ --dir ./copy \
       --callback-url https://me.example:8095/
+  rssub follow https://source.example/ --dir ./copy            behind NAT
   rssub follow https://source.example/ --dir ./copy --poll 10m
   rssub follow http://localhost:8090/ --dir ./copy --dev
   rssub follow --sources sources.yaml --dir /srv/copies \
@@ -68,12 +74,13 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 			if err != nil {
 				return err
 			}
-			if err := f.check(cmd, o.Source); err != nil {
+			calls, err := f.way.check(cmd.Flags(), f.callback, f.call.Dev)
+			if err != nil {
 				return err
 			}
 			ctx, cancel := untilSignal(cmd)
 			defer cancel()
-			l, err := f.listen(ctx, &server, o.Log, &o.Callback)
+			l, err := listen(ctx, &server, calls, f.call.Dev, &o.Callback, o.Log)
 			if err != nil {
 				return err
 			}
@@ -131,36 +138,8 @@ func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 	if _, err := f.options(cmd, source); err != nil {
 		return err
 	}
-	return f.checkPoll(cmd)
-}
-
-// checkPoll reports a callback that is missing, or that polling has no use for.
-func (f *copyFlags) checkPoll(cmd *cobra.Command) error {
-	if f.poll > 0 {
-		for _, name := range []string{"callback-url", "hub", "listen", "tls-cert"} {
-			if cmd.Flags().Changed(name) {
-				return cli.Fail(cli.ExitUsage, "with --poll rssub does not subscribe or listen, so --%s has no effect: leave out one of them", name)
-			}
-		}
-		return nil
-	}
-	if f.callback == "" && !f.call.Dev {
-		return errNoCallback
-	}
-	return nil
-}
-
-// listen opens the listeners: that of the callback, whose URL it returns, unless the Source is
-// polled, and the operator's.
-func (f *copyFlags) listen(ctx context.Context, server *cli.ServerFlags, log *slog.Logger, callback *string) (*cli.Server, error) {
-	if f.poll > 0 {
-		return server.OpenOperator(ctx, log)
-	}
-	l, err := server.Open(ctx, f.call.Dev, "callback", log)
-	if err == nil {
-		*callback, err = callbackURL(l, f.callback, f.call.Dev)
-	}
-	return l, err
+	_, err := f.way.check(cmd.Flags(), f.callback, f.call.Dev)
+	return err
 }
 
 // lines prints a line for each event.

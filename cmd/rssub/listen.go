@@ -17,6 +17,7 @@ import (
 // listenFlags are those of `rssub listen`.
 type listenFlags struct {
 	o       subscriber.Options
+	way     wayFlags
 	server  cli.ServerFlags
 	command string
 	lease   cli.Span
@@ -34,14 +35,20 @@ const takes = "at which the hub delivers notifications"
 func listenCommand() *cobra.Command {
 	var f listenFlags
 	cmd := &cobra.Command{
-		Use:   "listen --topic URL --callback-url URL",
+		Use:   "listen --topic URL [--callback-url URL]",
 		Short: "Print all notifications of a topic, or run a command for each change",
-		Long: `Subscribes to a WebSub topic. It prints the notifications in order, each as a line of
-JSON, after it has stored them on disk. Changes that the hub did not deliver are read
-from the Source's Change Lists and printed in the same way, with "repaired": true. If
-they cannot be read there, a line with "needs_baseline": true says that they are lost.
-Content that is not a change notification is in "content", or in "content_base64" if
-it is not text.
+		Long: `Receives the notifications of a WebSub topic. It prints them in order, each as a line
+of JSON, after it has stored them on disk. Changes that the hub did not deliver are read
+from the hub or the Source's Change Lists and printed in the same way, with
+"repaired": true. If they cannot be read there, a line with "needs_baseline": true says
+that they are lost. Content that is not a change notification is in "content", or in
+"content_base64" if it is not text.
+
+With --callback-url it subscribes, and the hub delivers there. Behind NAT or a firewall
+leave it out: rssub reads the stream of the hub, or if the hub has none, the Source's
+Change List every --poll. --via says one of these ways, and the next start may use
+another one. A stream over plain http is read only on this machine, unless
+--insecure-stream is given.
 
 With --exec it runs a command for each change instead. The command gets the change on
 its standard input, as a line of JSON, and in the variables RSSUB_CHANGE, RSSUB_URL,
@@ -57,15 +64,17 @@ in progress at that moment comes again.
 /metrics.`,
 		Example: `  rssub listen --topic https://source.example/changes/ \
       --callback-url https://me.example:8095/
+  rssub listen --topic https://source.example/changes/         behind NAT
   rssub listen --topic http://localhost:8090/changes/ --dev --exec ./on-change`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.o.Topic, "topic", "", "`URL` of the topic")
-	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at (default: the one that the topic names)")
+	f.way.add(flags)
+	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at, or to read the stream of (default: the one that the topic names)")
 	f.server.Add(flags, "8095", takes)
-	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen)")
+	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). Without it rssub listens nowhere")
 	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
 	flags.StringVar(&f.command, "exec", "", "run `CMD` in a shell for each change, instead of printing notifications")
 	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List from which gaps are repaired (default: the one that the Source names)")
@@ -99,20 +108,23 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Allow, err = f.call.Ranges(); err != nil {
 		return err
 	}
+	calls, err := f.way.check(cmd.Flags(), f.o.Callback, f.call.Dev)
+	if err != nil {
+		return err
+	}
+	f.o.Via, _ = f.way.way() // it was checked
+	f.o.PollEvery, f.o.InsecureStream = span(f.way.poll), f.way.insecure
 	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), f.check.OrNever(), span(f.hold)
 	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
 		return cli.Fail(cli.ExitUsage, "--state-dir %s belongs to the topic %q; name another folder, or delete this one to begin anew", f.o.Dir, st.Topic)
 	}
 	ctx, cancel := untilSignal(cmd)
 	defer cancel()
-	l, err := f.server.Open(ctx, f.call.Dev, "callback", f.o.Log)
+	l, err := listen(ctx, &f.server, calls, f.call.Dev, &f.o.Callback, f.o.Log)
 	if err != nil {
 		return err
 	}
 	defer l.Stop(ctx, drain)
-	if f.o.Callback, err = callbackURL(l, f.o.Callback, f.call.Dev); err != nil {
-		return err
-	}
 	m := newMetrics(l, 0)
 	s, err := subscriber.Open(f.o)
 	if err != nil {
@@ -124,7 +136,9 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 		return []destination.SetStatus{{Status: st}}, err
 	}, ready: func() error { return nil }, stored: s.Ready, dir: f.o.Dir}
 	l.Serve(ctx, s.Handler())
-	f.o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", f.o.Callback)
+	if calls {
+		f.o.Log.Info("the callback listens", "event", "listening", "addr", l.Addr().String(), "callback_url", f.o.Callback)
+	}
 
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -33,6 +33,8 @@ var (
 	auditResults = []string{"in_sync", "repaired", "wrong", "failed"}
 	findings     = []string{destination.Missing, destination.Differing, destination.Extra}
 	subscription = []string{"pending", "active", "expired", "denied", "ended"}
+	ways         = []subscriber.Via{subscriber.ViaCallback, subscriber.ViaStream, subscriber.ViaPoll}
+	streams      = []string{subscriber.StreamOpen, subscriber.StreamBroken, subscriber.StreamNone}
 	gapStates    = []string{subscriber.GapOpen, subscriber.GapRepaired, subscriber.GapBaseline}
 	refusals     = []string{"unasked", "unknown_callback", "ended", "invalid", "too_large", "unsigned", "wrong_signature", "weak_signature"}
 )
@@ -55,6 +57,10 @@ type state struct {
 	sets, troubled, unsubscribed    int
 	subscriptions                   [5]int // by the index in subscription
 	leaseEnds                       time.Time
+	ways                            [3]int // by the index in ways
+	streams                         [3]int // by the index in streams
+	reconnects                      uint64
+	lastEvent                       time.Time
 	until, baseline, synced         time.Time // of the set that is the furthest behind
 	lag                             time.Duration
 	backlog, early                  int
@@ -83,7 +89,15 @@ func newMetrics(server *cli.Server, minFree int64, more ...prometheus.Collector)
 	count := func(name, help string, value *uint64) { set.Count(name, help, nil, figures.Number(value)) }
 	gauge("rssub_sets", "Sets that are copied; one for rssub listen.", figures.Number(&n.sets))
 	gauge("rssub_sets_troubled", "Sets that can't be subscribed to, or whose gaps can't be repaired.", figures.Number(&n.troubled))
-	gauge("rssub_sets_unsubscribed", "Sets with a topic and without a subscription in force: they are only polled.", figures.Number(&n.unsubscribed))
+	gauge("rssub_sets_unsubscribed", "Sets that are to be pushed, without a subscription in force or an open stream.", figures.Number(&n.unsubscribed))
+	for i, label := range ways {
+		set.Gauge("rssub_sets_by_way", "Sets by the way in which their changes come now.", prometheus.Labels{"way": string(label)}, figures.Number(&n.ways[i]))
+	}
+	for i, label := range streams {
+		set.Gauge("rssub_streams", "Streams of hubs that are read, by state; broken: it is tried again, none: the hub has none for this reader.", prometheus.Labels{"state": label}, figures.Number(&n.streams[i]))
+	}
+	count("rssub_stream_reconnects_total", "How often a stream opened again after it had broken or ended.", &n.reconnects)
+	gauge("rssub_stream_event_timestamp_seconds", "When the last notification or gap came by a stream; 0: none came yet.", figures.At(&n.lastEvent))
 	for i, label := range subscription {
 		set.Gauge("rssub_subscriptions", "Subscriptions by state.", prometheus.Labels{"state": label}, figures.Number(&n.subscriptions[i]))
 	}
@@ -164,6 +178,9 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 			*sum = at
 		}
 	}
+	if i := slices.Index(ways, s.Way); i >= 0 {
+		n.ways[i]++
+	}
 	n.failed += s.Failed
 	n.deletionsHeld += s.DeletionsHeld
 	if s.AsOf.IsZero() {
@@ -178,7 +195,7 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 	if s.Trouble != "" {
 		n.troubled++
 	}
-	active := false
+	active := n.addStream(s.Stream)
 	for _, sub := range s.Subscriptions {
 		n.subscriptions[slices.Index(subscription, sub.State)]++
 		if sub.State == "active" {
@@ -188,13 +205,26 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 			}
 		}
 	}
-	if !active {
+	if !active && s.Way != subscriber.ViaPoll {
 		n.unsubscribed++
 	}
 	for _, g := range s.Gaps {
 		n.gaps[slices.Index(gapStates, g.State)]++
 	}
 	n.addCounts(&s.Counts)
+}
+
+// addStream adds a stream, and reports whether it is open; nil: none is read.
+func (n *state) addStream(s *subscriber.StreamStatus) bool {
+	if s == nil {
+		return false
+	}
+	n.streams[slices.Index(streams, s.State)]++
+	n.reconnects += uint64(s.Reconnects) //nolint:gosec // a count
+	if s.LastEvent.After(n.lastEvent) {
+		n.lastEvent = s.LastEvent
+	}
+	return s.State == subscriber.StreamOpen
 }
 
 func (n *state) addCounts(c *subscriber.Counts) {
@@ -216,7 +246,7 @@ func (n *state) addCounts(c *subscriber.Counts) {
 	}
 }
 
-// ready returns the checks of GET /readyz. A subscription is none of them: the hub must be able
+// ready returns the checks of GET /readyz. A subscription or stream is none of them: the hub must be able
 // to reach the callback before it can be in force, and without one changes are polled.
 func (m *metrics) ready() []admin.Check {
 	if m.sources != nil {
@@ -230,13 +260,20 @@ func (m *metrics) ready() []admin.Check {
 		if s.Trouble != "" {
 			says = append(says, fmt.Sprintf("%s: %s", name, s.Trouble))
 		}
+		if s.Way != "" {
+			says = append(says, fmt.Sprintf("%s: the way is %s", name, s.Way))
+		}
+		if s.Stream != nil {
+			says = append(says, fmt.Sprintf("%s: stream %s", name, describeStream(s.Stream)))
+		}
 		for _, sub := range s.Subscriptions {
-			says = append(says, fmt.Sprintf("%s: %s", name, describe(&sub)))
+			says = append(says, fmt.Sprintf("%s: subscription %s", name, describe(&sub)))
 		}
 	}
+	how := errors.New(cmp.Or(strings.Join(says, "; "), "there is nothing to subscribe to yet"))
 	return []admin.Check{
-		{Name: "callback", Holds: "it takes notifications", Err: cli.NameFlags(m.of.ready(), optionFlags)},
+		{Name: "notifications", Holds: "they are accepted", Err: cli.NameFlags(m.of.ready(), optionFlags)},
 		{Name: "state", Holds: "it can be written, and there is room", Err: cli.NameFlags(stored, optionFlags)},
-		{Name: "subscriptions", Holds: cmp.Or(strings.Join(says, "; "), "there is nothing to subscribe to yet")},
+		{Name: "subscriptions", Holds: cli.NameFlags(how, optionFlags).Error()},
 	}
 }

@@ -31,7 +31,16 @@ func TestStateOfSeveralSets(t *testing.T) {
 		}},
 		{BaselineAt: at(10), SyncedAt: at(60), Status: subscriber.Status{
 			AsOf: now, Until: at(25), Subscriptions: []subscriber.SubscriptionStatus{{State: "active", ExpiresAt: at(99)}, {State: "active", ExpiresAt: at(98)}},
-			Gaps: []subscriber.Gap{{State: subscriber.GapRepaired}}, Counts: subscriber.Counts{Received: 1, LastReceived: at(9)},
+			Gaps: []subscriber.Gap{{State: subscriber.GapRepaired}}, Counts: subscriber.Counts{Received: 1, LastReceived: at(9)}, Way: subscriber.ViaCallback,
+		}},
+		{BaselineAt: at(40), SyncedAt: at(70), Status: subscriber.Status{
+			AsOf: now, Until: at(26), Way: subscriber.ViaStream, Stream: &subscriber.StreamStatus{State: subscriber.StreamOpen, LastEvent: at(6), Reconnects: 2},
+		}},
+		{BaselineAt: at(40), SyncedAt: at(70), Status: subscriber.Status{
+			AsOf: now, Until: at(26), Way: subscriber.ViaStream, Stream: &subscriber.StreamStatus{State: subscriber.StreamBroken, Reconnects: 1},
+		}},
+		{BaselineAt: at(40), SyncedAt: at(70), Status: subscriber.Status{
+			AsOf: now, Until: at(26), Way: subscriber.ViaPoll, Stream: &subscriber.StreamStatus{State: subscriber.StreamNone},
 		}},
 		{BaselineAt: at(40), SyncedAt: at(70), Failed: 1},
 	} {
@@ -42,7 +51,7 @@ func TestStateOfSeveralSets(t *testing.T) {
 	}
 	n.lag = 0
 	want := state{
-		sets: 3, troubled: 1, unsubscribed: 1, subscriptions: [5]int{1, 2, 1, 1, 1}, leaseEnds: at(98), until: at(25), baseline: at(10), synced: at(50),
+		sets: 6, troubled: 1, unsubscribed: 2, ways: [3]int{1, 2, 1}, streams: [3]int{1, 1, 1}, reconnects: 3, lastEvent: at(6), subscriptions: [5]int{1, 2, 1, 1, 1}, leaseEnds: at(98), until: at(25), baseline: at(10), synced: at(50),
 		backlog: 4, early: 6, backlogBytes: 100, lastReceived: at(9), received: 6, duplicates: 2, postponed: 3, overtook: 1,
 		refused: [8]uint64{1, 2, 3, 4, 5, 6, 7, 8}, gaps: [3]int{1, 1, 1}, failed: 3, deletionsHeld: 3,
 	}
@@ -71,7 +80,7 @@ func TestFollowOperator(t *testing.T) {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		status, body, err := get("/readyz")
 		if err == nil {
-			if status != http.StatusServiceUnavailable || !strings.Contains(body, "[-] callback: not every set has a baseline yet") {
+			if status != http.StatusServiceUnavailable || !strings.Contains(body, "[-] notifications: not every set has a baseline yet") {
 				t.Errorf("%d %s", status, body)
 			}
 			break

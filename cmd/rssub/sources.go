@@ -72,7 +72,7 @@ func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destina
 	names := map[string]string{} // the entry of each name
 	for _, item := range items {
 		one := all[item.Flags]
-		m, err := f.member(one, item.Flags)
+		m, err := f.member(cmd, one, item.Flags)
 		m.Options.Hand = one.onChangeOf(cmd, m.Name, one.dir, log)
 		key := strings.ToLower(m.Name)
 		switch {
@@ -102,7 +102,7 @@ func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destina
 }
 
 // member returns the copy that an entry describes.
-func (f *copyFlags) member(one *sourceFlags, flags *pflag.FlagSet) (destination.Member, error) {
+func (f *copyFlags) member(cmd *cobra.Command, one *sourceFlags, flags *pflag.FlagSet) (destination.Member, error) {
 	var m destination.Member
 	if one.url == "" {
 		return m, errors.New("url is missing: any address of the Source, such as https://source.example.org/")
@@ -114,6 +114,9 @@ func (f *copyFlags) member(one *sourceFlags, flags *pflag.FlagSet) (destination.
 	one.dir = below(f.dir, cmp.Or(one.dir, m.Name))
 	if one.stateDir != "" || f.stateDir != "" {
 		one.stateDir = below(cmp.Or(f.stateDir, f.dir), cmp.Or(one.stateDir, m.Name))
+	}
+	if flags.Changed("poll") && !flags.Changed("via") {
+		one.way.via = "" // as if both were given here
 	}
 	for i, t := range one.tokens {
 		if host, file, ok := strings.Cut(t, "="); ok && flags.Changed("token-file") {
@@ -129,8 +132,11 @@ func (f *copyFlags) member(one *sourceFlags, flags *pflag.FlagSet) (destination.
 		fmt.Fprintf(&version, "%s %q\n", flag.Name, flag.Value.String())
 	})
 	var err error
-	m.Version, m.Poll = version.String(), one.poll > 0
+	m.Version = version.String()
 	m.Options, err = one.copyOptions(one.url)
+	if err == nil && m.Options.Via == subscriber.ViaCallback && !f.calls(cmd) {
+		err = errors.New("via is callback, and rssub has no callback: start it with --callback-url and without another --via, or write another way")
+	}
 	return m, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
@@ -56,12 +57,18 @@ sources:
 		t.Fatal(err, members)
 	}
 	a, b := members[0], members[1]
-	if a.Name != "a.example_8443-x-y-20z--a-b" || a.Poll || a.Options.Dir != "copies/"+a.Name || a.Options.StateDir != "states/"+a.Name || a.Options.Lease != 48*time.Hour ||
+	if a.Name != "a.example_8443-x-y-20z--a-b" || a.Options.Via != subscriber.ViaAuto || a.Options.Dir != "copies/"+a.Name || a.Options.StateDir != "states/"+a.Name || a.Options.Lease != 48*time.Hour ||
 		a.Options.HoldFor != 4*time.Second || a.Options.Hosts[0] != "files.example" || a.Options.MaxDelete == (destination.Share{}) {
 		t.Errorf("%+v", a)
 	}
-	if b.Name != "Bee" || !b.Poll || b.Options.Dir != "/elsewhere/b" || b.Options.Lease != 72*time.Hour || b.Options.PollEvery != 10*time.Minute || b.Options.Token("b.example") != "secret" {
+	if b.Name != "Bee" || b.Options.Via != subscriber.ViaPoll || b.Options.Dir != "/elsewhere/b" || b.Options.Lease != 72*time.Hour || b.Options.PollEvery != 10*time.Minute || b.Options.Token("b.example") != "secret" {
 		t.Errorf("%+v", b)
+	}
+	// An entry with its own poll polls, one with its own way has that; the other ones have the command's.
+	ways, err := readFile(t, "sources:\n- url: https://a.example/\n- {url: https://b.example/, poll: 10m}\n- {url: https://c.example/, via: auto, insecure-stream: true}\n",
+		"--dir", "copies", "--via", "stream")
+	if err != nil || ways[0].Options.Via != subscriber.ViaStream || ways[1].Options.Via != subscriber.ViaPoll || ways[2].Options.Via != subscriber.ViaAuto || !ways[2].Options.InsecureStream {
+		t.Errorf("%v %+v", err, ways)
 	}
 	// The same text is the same version, and another setting another one.
 	one := "sources: [{url: https://c.example/}]"
@@ -87,6 +94,7 @@ func TestReadSourcesMistakes(t *testing.T) {
 		"sources:\n  - url: https://a.example/\n    max-delete: many\n":                                "sources.yaml:2: --max-delete:",
 		"sources:\n  - url: https://a.example/\n  - url: https://b.example/\n    dir: a.example/in\n":  "sources.yaml: the folder of b.example is within that of a.example",
 		"sources:\n  - url: https://a.example/\n    dir: x\n  - url: https://b.example/\n    dir: x\n": "have the same folder",
+		"sources:\n  - url: https://a.example/\n    via: callback\n":                                   "sources.yaml:2: via is callback, and rssub has no callback",
 		"sources:\n  - url: https://a.example/\n    listen: :80\n":                                     `sources.yaml:3: there is no setting "listen"`,
 	} {
 		if _, err := readFile(t, text, "--dir", "copies"); err == nil || !strings.Contains(err.Error(), says) {

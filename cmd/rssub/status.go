@@ -117,10 +117,16 @@ func printStream(out io.Writer, st *subscriber.Status) {
 	if st.Topic != "" {
 		row(out, "topic", st.Topic)
 	}
+	if st.Way != "" {
+		row(out, "way", st.Way)
+	}
+	if st.Stream != nil {
+		row(out, "stream", describeStream(st.Stream))
+	}
 	for _, s := range st.Subscriptions {
 		row(out, "subscription", describe(&s))
 	}
-	if st.Topic != "" && len(st.Subscriptions) == 0 {
+	if st.Topic != "" && len(st.Subscriptions) == 0 && (st.Way == "" || st.Way == subscriber.ViaCallback) {
 		row(out, "subscription", "none yet")
 	}
 	row(out, "received until", stamp(st.Until))
@@ -160,6 +166,19 @@ func describe(s *subscriber.SubscriptionStatus) string {
 	}
 	if !s.Signed {
 		parts = append(parts, "deliveries are not signed")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeStream returns the state of a stream as a person reads it.
+func describeStream(s *subscriber.StreamStatus) string {
+	parts := []string{s.State}
+	if s.Hub != "" {
+		parts = append(parts, "at "+s.Hub)
+	}
+	parts = append(parts, "since "+stamp(s.Since), "last event "+stamp(s.LastEvent), quantity.Count(s.Reconnects, "reconnect", "reconnects"))
+	if s.State != subscriber.StreamOpen && s.Why != "" {
+		parts = append(parts, s.Why)
 	}
 	return strings.Join(parts, ", ")
 }

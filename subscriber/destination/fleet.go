@@ -41,7 +41,7 @@ type FleetOptions struct {
 	// Fleet at a time.
 	Dir string
 	// Callback is the public URL of Handler. Each copy has a path below it, with its name.
-	// Empty: all Sources are polled.
+	// Empty: no hub can call the Fleet.
 	Callback string
 	// Parallel is how many requests go to one host at once, over all copies: 8. Total is how
 	// many further requests there are at once, beside one for each copy: 256.
@@ -67,8 +67,6 @@ type Member struct {
 	Name string
 	// Options are those of the copy. The Fleet sets Callback, Parallel, Allow, Client and Log.
 	Options Options
-	// Poll has the Source asked every Options.PollEvery, without a subscription.
-	Poll bool
 	// Version is another one when Options are. A member with the same Version goes on
 	// undisturbed when the members are set.
 	Version string

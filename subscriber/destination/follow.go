@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -159,7 +158,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 		}
 	}
 	name := digest(set.name, 8)
-	if set.Topic == "" || f.o.Callback == "" {
+	if set.Topic == "" || f.o.Via == subscriber.ViaPoll {
 		f.handlers.set(name, nil)
 		return f.poll(ctx, set)
 	}
@@ -173,7 +172,7 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 			}
 		}
 	}
-	s, err := f.syncer.openSubscriber(set, st, strings.TrimSuffix(f.o.Callback, "/")+"/"+name, look)
+	s, err := f.syncer.openSubscriber(set, st, f.o.Via, look)
 	if err != nil {
 		return err
 	}
@@ -222,8 +221,8 @@ func (f *follower) baselineOf(ctx context.Context, set namedSet) (setState, erro
 // poll follows a set by asking the Source for changes again and again.
 func (f *follower) poll(ctx context.Context, set namedSet) error {
 	why := "the set has no hub to subscribe at"
-	if f.o.Callback == "" {
-		why = "no hub can call this Destination"
+	if set.Topic != "" {
+		why = "the hub is not asked"
 	}
 	f.log.Info(why+", so the Source is asked for changes", "event", "polling", "set", set.name, "every", f.o.PollEvery)
 	for {
@@ -272,7 +271,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 			switch {
 			case f.syncer.needsBaseline(set, f.syncer.state.set(set.name)):
 				_, _ = f.baselineOf(ctx, set) // it logs its error
-			case set.pushOnly() && !inForce(s):
+			case set.pushOnly() && !isPushed(s):
 				f.syncNow(ctx, set)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
@@ -135,20 +136,29 @@ func TestFollowEndsWhereWaitingIsOfNoUse(t *testing.T) {
 	}
 }
 
-// Without a callback a set with a hub is asked again and again, and subscribed to nowhere.
+// A Source is asked again and again for the changes of a set with a hub, and the set is subscribed
+// to nowhere, with ViaPoll, and without a callback where the hub has no stream.
 func TestFollowPolls(t *testing.T) {
-	s := newSource(t)
-	s.put("a", "first", 0)
-	p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, func(o *destination.Options) {
-		o.Callback, o.PollEvery = "", 20*time.Millisecond
-	})
-	p.happens(destination.Copied, "a", "")
-	s.put("a", "second", 60)
-	p.happens(destination.Copied, "a", "")
-	select {
-	case c := <-p.callback:
-		t.Errorf("it subscribed with the callback %s", c)
-	default:
+	for _, via := range []subscriber.Via{subscriber.ViaPoll, subscriber.ViaAuto} {
+		s := newSource(t)
+		s.put("a", "first", 0)
+		p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, func(o *destination.Options) {
+			o.Via, o.PollEvery = via, 20*time.Millisecond
+			if via == subscriber.ViaAuto {
+				o.Callback = ""
+			}
+		})
+		p.happens(destination.Copied, "a", "")
+		s.put("a", "second", 60)
+		p.happens(destination.Copied, "a", "")
+		if all, err := p.copy.Status(); err != nil || len(all) > 1 || via == subscriber.ViaAuto && (len(all) == 0 || all[0].Way != subscriber.ViaPoll) {
+			t.Errorf("%q: %v %+v", via, err, all)
+		}
+		select {
+		case c := <-p.callback:
+			t.Errorf("it subscribed with the callback %s", c)
+		default:
+		}
 	}
 }
 

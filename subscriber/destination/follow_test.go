@@ -91,6 +91,10 @@ func followIn(t testing.TB, s *source, dir string, offers []string, change func(
 
 // hub accepts what it is asked for, and verifies it.
 func (p *pushing) hub(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost { // it has no stream
+		http.Error(w, "no", http.StatusMethodNotAllowed)
+		return
+	}
 	callback, secret := r.PostFormValue(websub.ParamCallback), r.PostFormValue(websub.ParamSecret)
 	to := websub.AppendQuery(callback, websub.Param{Name: websub.ParamMode, Value: r.PostFormValue(websub.ParamMode)},
 		websub.Param{Name: websub.ParamTopic, Value: r.PostFormValue(websub.ParamTopic)}, websub.Param{Name: websub.ParamChallenge, Value: "abc"},

@@ -3,7 +3,6 @@ package destination
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
@@ -17,18 +16,23 @@ const frameworkDirs = "framework-"
 // frameworkRest is the least time between two readings that notifications ask for.
 const frameworkRest = time.Second
 
-// followFramework subscribes to the framework notifications of a set until ctx ends. One about a
+// followFramework receives the framework notifications of a set until ctx ends, by callback or by
+// the hub's stream. One about a
 // Capability List or the Source Description has the sets of the Source read, and one about
 // another document the Change List; if there is none, or a baseline is needed, notified. A
 // document is read at the address that the Capability List names: a notification alone leads
 // nowhere.
 func (f *follower) followFramework(ctx context.Context, set namedSet, changes *subscriber.Subscriber, notified chan<- struct{}) {
 	name := digest("framework "+set.name, 8)
+	via := f.o.Via
+	if f.o.Callback == "" {
+		via = subscriber.ViaStream // nothing lists these notifications, so they cannot be polled
+	}
 	s, err := subscriber.Open(subscriber.Options{
 		Dir: filepath.Join(f.o.StateDir, frameworkDirs+name), Topic: set.Framework, Hubs: set.FrameworkHubs, Hub: f.o.Hub,
-		Callback: strings.TrimSuffix(f.o.Callback, "/") + "/" + name, Lease: f.o.Lease, InsecureSecret: f.o.InsecureSecret, MinSignature: f.o.MinSignature,
+		Callback: f.o.callbackOf(name), Via: via, InsecureStream: f.o.InsecureStream, Lease: f.o.Lease, InsecureSecret: f.o.InsecureSecret, MinSignature: f.o.MinSignature,
 		CheckEvery: -1, HoldFor: f.o.HoldFor, Look: func() {}, // no list repeats these notifications
-		Client: f.syncer.source.web, Log: f.log,
+		Client: f.syncer.source.web, StreamClient: hubs{f.syncer.source.web}, Log: f.log,
 	})
 	if err != nil {
 		f.log.Warn("framework notifications cannot be received; the documents are read as often as without them", "event", "framework_failed", "set", set.name, "error", err)

@@ -36,6 +36,14 @@ func (h *handlers) get(path string) (*stream, bool) {
 	return cmp.Or(h.by[name], h.named[name]), h.known && h.waiting <= 0
 }
 
+// isPolled reports whether a set is followed and no hub pushes to it.
+func (h *handlers) isPolled(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, followed := h.by[name]
+	return followed && s == nil
+}
+
 // all returns the streams.
 func (h *handlers) all() []*stream {
 	h.mu.Lock()

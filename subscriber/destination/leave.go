@@ -42,12 +42,16 @@ func (c *Copy) leaveOne(ctx context.Context, dir string) error {
 	was, _ := subscriber.ReadStatus(dir) // what is asked for is in the state itself
 	name := filepath.Base(dir)
 	name = name[strings.LastIndexByte(name, '-')+1:]
-	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, c.o.Source), Callback: c.callbackOf(name), Client: c.web, Log: c.log})
+	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, c.o.Source), Callback: c.o.callbackOf(name), Client: c.web, Log: c.log})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }()
 	if !inForce(s) {
+		return nil
+	}
+	if c.o.Callback == "" {
+		c.log.Warn("no hub can call this Destination to verify that a subscription is ended, so it lasts until its lease ends", "event", "unsubscribe_failed", "set", readSetName(dir))
 		return nil
 	}
 	c.follower.handlers.set(name, &stream{readSetName(dir), s})
@@ -66,13 +70,22 @@ func (c *Copy) leaveOne(ctx context.Context, dir string) error {
 	return nil
 }
 
-// callbackOf returns the callback below which a stream has its own.
-func (c *Copy) callbackOf(name string) string {
-	return strings.TrimSuffix(c.o.Callback, "/") + "/" + name
+// callbackOf returns the callback below which a stream has its own; empty: no hub calls it.
+func (o *Options) callbackOf(name string) string {
+	if o.Callback == "" || o.Via == subscriber.ViaStream || o.Via == subscriber.ViaPoll {
+		return ""
+	}
+	return strings.TrimSuffix(o.Callback, "/") + "/" + name
 }
 
-// inForce reports whether a hub pushes changes to a subscriber.
+// inForce reports whether a hub calls the callback of a subscriber.
 func inForce(s *subscriber.Subscriber) bool {
 	st, err := s.Status()
 	return err == nil && slices.ContainsFunc(st.Subscriptions, func(sub subscriber.SubscriptionStatus) bool { return sub.State == "active" })
+}
+
+// isPushed reports whether the changes of a subscriber come by themselves.
+func isPushed(s *subscriber.Subscriber) bool {
+	st, err := s.Status()
+	return err == nil && st.Stream != nil && st.Stream.State == subscriber.StreamOpen || inForce(s)
 }

@@ -143,15 +143,21 @@ func (m *member) failed(err error, wait time.Duration) {
 // follow opens the copy and follows its Source, until ctx ends or that fails.
 func (m *member) follow(ctx context.Context, w *Member) error {
 	o := w.Options
-	if !w.Poll && m.fleet.o.Callback != "" {
-		o.Callback = m.fleet.o.Callback + "/" + m.name
-	}
+	o.Callback = m.callback()
 	return m.with(ctx, o, StateFollowing, (*Copy).Follow)
+}
+
+// callback returns the callback of the copy; empty: no hub can call the Fleet.
+func (m *member) callback() string {
+	if m.fleet.o.Callback == "" {
+		return ""
+	}
+	return m.fleet.o.Callback + "/" + m.name
 }
 
 // leave ends the subscriptions of the copy.
 func (m *member) leave(ctx context.Context, r fleetRecord) error {
-	o := Options{Source: r.Source, Dir: r.Dir, StateDir: r.StateDir, Callback: m.fleet.o.Callback + "/" + m.name}
+	o := Options{Source: r.Source, Dir: r.Dir, StateDir: r.StateDir, Callback: m.callback()}
 	err := m.with(ctx, o, StateLeaving, (*Copy).Leave)
 	if errors.Is(err, ErrInUse) && m.fleet.hasOther(m) {
 		return nil // under another name, which has the old subscription ended

@@ -100,13 +100,14 @@ type Options struct {
 	// DryRun calls the Source and reports what would be done, and changes nothing.
 	DryRun bool
 
-	// Callback is the public URL of Handler, for Follow. If it is empty, Follow subscribes at no
-	// hub, and asks the Source every PollEvery. Hub, Lease, InsecureSecret and MinSignature are
-	// those of subscriber.Options.
-	Callback, Hub  string
-	Lease          time.Duration
-	InsecureSecret bool
-	MinSignature   websub.SignatureMethod
+	// Callback is the public URL of Handler, for Follow. Via is how the changes of the sets come
+	// that have a hub: subscriber.ViaAuto. Other sets are polled. Hub, Lease, InsecureSecret,
+	// MinSignature and InsecureStream are those of subscriber.Options.
+	Callback, Hub                  string
+	Via                            subscriber.Via
+	Lease                          time.Duration
+	InsecureSecret, InsecureStream bool
+	MinSignature                   websub.SignatureMethod
 	// CheckEvery and HoldFor are those of subscriber.Options.
 	CheckEvery, HoldFor time.Duration
 	// PollEvery is how often Follow asks the Source for changes of a set that no hub pushes: 5
@@ -233,6 +234,9 @@ func (o *Options) setDefaults() error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if o.Via == subscriber.ViaCallback && o.Callback == "" {
+		return errors.New("Options.Callback is missing: name the public URL of Handler, or use another Options.Via")
+	}
 	o.StateDir = cmp.Or(o.StateDir, filepath.Join(o.Dir, stateName))
 	o.Parallel = cmp.Or(max(o.Parallel, 0), 8)
 	o.MaxFile = cmp.Or(max(o.MaxFile, 0), 16<<30)
@@ -280,6 +284,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("%q is not a kind of baseline; use %q or %q", o.Baseline, BaselineList, BaselineDump)
 	case !slices.Contains([]Changes{ChangesAuto, ChangesList, ChangesDump}, o.Changes):
 		return fmt.Errorf("%q is no place where changes come from; use %q or %q", o.Changes, ChangesList, ChangesDump)
+	case !slices.Contains([]subscriber.Via{subscriber.ViaAuto, subscriber.ViaCallback, subscriber.ViaStream, subscriber.ViaPoll}, o.Via):
+		return fmt.Errorf("%q is no way in which changes come; use %q, %q or %q", o.Via, subscriber.ViaCallback, subscriber.ViaStream, subscriber.ViaPoll)
 	}
 	if err := websub.CheckURL("Options.Callback", o.Callback); o.Callback != "" && err != nil {
 		return err

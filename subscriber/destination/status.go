@@ -113,6 +113,9 @@ func (c *Copy) Status() ([]SetStatus, error) {
 		setOf(&out, stream.set).Status = st
 	}
 	for i := range out {
+		if c.follower.handlers.isPolled(digest(out[i].Set, 8)) {
+			out[i].Way = subscriber.ViaPoll
+		}
 		if at, ok := c.follower.synced.Load(out[i].Set); ok {
 			out[i].SyncedAt, _ = at.(time.Time)
 		}

@@ -135,7 +135,7 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 	if s.o.DryRun {
 		return st.BaselineAt, s.dryRun(ctx, set, st, t)
 	}
-	sub, err := s.openSubscriber(set, st, "", nil)
+	sub, err := s.openSubscriber(set, st, subscriber.ViaPoll, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -222,19 +222,19 @@ func (s *syncer) subscriberDir(set string) string {
 	return filepath.Join(s.o.StateDir, streamDirs+digest(set, 8))
 }
 
-// openSubscriber opens the stream of changes of a set, which begins at the baseline.
-// Without a callback it only pulls. Look is that of subscriber.Options.
-func (s *syncer) openSubscriber(set namedSet, st setState, callback string, look func()) (*subscriber.Subscriber, error) {
-	topic := set.Topic
-	if callback == "" {
-		topic = ""
+// openSubscriber opens the stream of changes of a set, which begins at the baseline. Look is that
+// of subscriber.Options.
+func (s *syncer) openSubscriber(set namedSet, st setState, via subscriber.Via, look func()) (*subscriber.Subscriber, error) {
+	callback := s.o.callbackOf(digest(set.name, 8))
+	if via == subscriber.ViaPoll {
+		callback = ""
 	}
 	sub, err := subscriber.Open(subscriber.Options{
 		MaxEntries: s.o.MaxEntries,
 		Hubs:       set.Hubs, Look: look,
-		Dir: s.subscriberDir(set.name), Topic: topic, Hub: s.o.Hub, Callback: callback, Lease: s.o.Lease, InsecureSecret: s.o.InsecureSecret, MinSignature: s.o.MinSignature,
+		Dir: s.subscriberDir(set.name), Topic: set.Topic, Hub: s.o.Hub, Callback: callback, Via: via, PollEvery: s.o.PollEvery, InsecureStream: s.o.InsecureStream, Lease: s.o.Lease, InsecureSecret: s.o.InsecureSecret, MinSignature: s.o.MinSignature,
 		ChangeList: set.Documents[resourcesync.ChangeList], ChangeListArchive: set.Documents[resourcesync.ChangeListArchive],
-		Start: st.BaselineAt, CheckEvery: s.o.CheckEvery, HoldFor: s.o.HoldFor, Client: s.source.web, Log: s.log,
+		Start: st.BaselineAt, CheckEvery: s.o.CheckEvery, HoldFor: s.o.HoldFor, Client: s.source.web, StreamClient: hubs{s.source.web}, Log: s.log,
 	})
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func (w *hosts) tokenOf(host string) string {
 // which the topic names; it gets no token.
 func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodPost {
-		return w.post(req)
+		return w.askHub(req)
 	}
 	h, err := w.host(req.URL)
 	if err != nil {
@@ -163,13 +163,18 @@ func (w *hosts) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// call sends a request that has its slot.
-func (w *hosts) call(h *host, req *http.Request) (*http.Response, error) {
+// withToken returns the request with the token of its host, if there is one.
+func (w *hosts) withToken(req *http.Request) *http.Request {
 	if token := w.token(req.URL); token != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := web.Pace{Stall: stallTimeout, Rate: slowest}.Do(w.client, req)
+	return req
+}
+
+// call sends a request that has its slot.
+func (w *hosts) call(h *host, req *http.Request) (*http.Response, error) {
+	resp, err := web.Pace{Stall: stallTimeout, Rate: slowest}.Do(w.client, w.withToken(req))
 	if err != nil {
 		if req.Context().Err() == nil {
 			h.answered(0, 0)
@@ -180,8 +185,22 @@ func (w *hosts) call(h *host, req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// post sends a request to a hub.
-func (w *hosts) post(req *http.Request) (*http.Response, error) {
+// hubs calls hubs for their stream, and for what they keep. Topics name hubs, so these need not be
+// allowed hosts. It is a subscriber.Doer.
+type hubs struct{ *hosts }
+
+// Do sends a request to a hub, with the token of its host. A stream stays open, so it occupies
+// neither a slot of the host nor one of those that copies share.
+func (w hubs) Do(req *http.Request) (*http.Response, error) {
+	req = w.withToken(req)
+	if strings.HasPrefix(req.Header.Get("Accept"), "text/event-stream") {
+		return w.client.Do(req)
+	}
+	return w.askHub(req)
+}
+
+// askHub sends a request to a hub that is soon over.
+func (w *hosts) askHub(req *http.Request) (*http.Response, error) {
 	leave, err := w.party.enter(req.Context(), egress.HostPort(req.URL), nil)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type process struct {
 	args []string // the binary first
 	log  *logBuffer
 	hear func(line []byte) // where not nil it is told what the process prints
+	// ready is the event that says that the process has started; empty: that it listens.
+	ready string
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -46,12 +49,17 @@ func newProcess(t *testing.T, name string, args ...string) *process {
 // start runs the process and waits until it listens.
 func (p *process) start() {
 	p.t.Helper()
+	if err := p.try(); err != nil {
+		p.t.Fatalf("%s: %v\n%s", p.name, err, p.log)
+	}
+}
+
+// try is start with an error.
+func (p *process) try() error {
 	p.mu.Lock()
 	p.wanted = true
 	p.mu.Unlock()
-	if err := p.launch(); err != nil {
-		p.t.Fatalf("%s: %v\n%s", p.name, err, p.log)
-	}
+	return p.launch()
 }
 
 // launch starts the process, unless it is not wanted any more.
@@ -105,7 +113,7 @@ func (p *process) watch(cmd *exec.Cmd, stderr io.Reader, listening, exited chan 
 		var line struct {
 			Event string `json:"event"`
 		}
-		if !seen && json.Unmarshal(lines.Bytes(), &line) == nil && line.Event == "listening" {
+		if !seen && json.Unmarshal(lines.Bytes(), &line) == nil && line.Event == cmp.Or(p.ready, "listening") {
 			seen = true
 			close(listening)
 		}
@@ -181,6 +189,11 @@ func newForwarder(t *testing.T, to ...string) *forwarder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return forward(t, l, to...)
+}
+
+// forward passes on the connections of a listener.
+func forward(t *testing.T, l net.Listener, to ...string) *forwarder {
 	f := &forwarder{listen: l, to: to}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
