@@ -1,15 +1,25 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/test/ports"
 )
 
@@ -114,4 +124,137 @@ func TestChainWays(t *testing.T) {
 	if len(twice) > 0 {
 		t.Errorf("carried out more than once: %v", twice)
 	}
+}
+
+// copied is what rssub follow --json prints of a file.
+type copied struct {
+	At             time.Time `json:"at"`
+	What           string    `json:"what"`
+	URL            string    `json:"url"`
+	NotificationID string    `json:"notification_id"`
+}
+
+// A Destination that nobody can call has a change at once, by the stream of the hub: in a network
+// of its own, with nothing but loopback, from which connections lead out to the hub and the Source.
+func TestStreamReachesWhereNoHubCan(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: a network namespace cannot be made")
+	}
+	t.Parallel()
+	w := newWays(t)
+	received := map[string]time.Time{} // by the hub, by id
+	var mu sync.Mutex
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		from := subscriber.StreamOptions{Hub: w.hubURL, Topic: w.source + "changes/", After: "earliest", Client: http.DefaultClient}
+		for n, err := range subscriber.Notifications(ctx, from) {
+			if err == nil {
+				mu.Lock()
+				received[n.ID] = n.ReceivedAt
+				mu.Unlock()
+			}
+		}
+	}()
+	came := map[string][]copied{}
+	var inside []*process
+	for _, way := range []string{"stream", "auto"} {
+		dir := filepath.Join(t.TempDir(), way)
+		p := w.follower(dir, "--via", way, "--json")
+		p.ready = "stream_open"
+		p.hear = func(line []byte) {
+			var c copied
+			if json.Unmarshal(line, &c) == nil && c.What == "copied" && c.NotificationID != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				came[way] = append(came[way], c)
+			}
+		}
+		w.copies, inside = append(w.copies, dir), append(inside, p)
+	}
+	host := func(url string) string { return strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/") }
+	err := apart(t, []string{host(w.hubURL), host(w.source)}, func() error { return errors.Join(inside[0].try(), inside[1].try()) })
+	if errors.Is(err, unix.EPERM) {
+		t.Skipf("a network namespace cannot be made here: %v", err)
+	}
+	must(t, err)
+	both := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(came["stream"]) > 1 && len(came["auto"]) > 1
+	}
+	for range 20 { // the first ones come from the Change List, as the hub does not know the topic yet
+		w.write(1)
+		w.awaitCopies("a change", time.Minute)
+		if both() {
+			break
+		}
+	}
+	for _, p := range inside {
+		eventually(t, time.Minute, func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(came[p.name]) == 0 {
+				return fmt.Errorf("--via %s: nothing came by the stream\n%s", p.name, p.log)
+			}
+			last := came[p.name][len(came[p.name])-1]
+			at := received[last.NotificationID]
+			if at.IsZero() {
+				return fmt.Errorf("the hub does not have %s", last.NotificationID)
+			}
+			took := last.At.Sub(at)
+			t.Logf("--via %s: a file is in the copy %v after the hub received its notification", p.name, took.Round(100*time.Microsecond))
+			if took > 30*time.Second { // what it takes on an idle machine is above
+				t.Errorf("--via %s: it took %v", p.name, took)
+			}
+			return nil
+		})
+	}
+	for _, p := range inside {
+		if code := p.terminate(); code != 0 {
+			t.Errorf("rssub ended with %d:\n%s", code, p.log)
+		}
+	}
+}
+
+// apart starts something in a network of its own. What connects there to one of the addresses gets
+// to this address out here. Nothing out here can connect to what is in there.
+func apart(t *testing.T, addrs []string, start func() error) error {
+	t.Helper()
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		started <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			if err := loopbackUp(); err != nil {
+				return err
+			}
+			for _, addr := range addrs {
+				l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+				if err != nil {
+					return err
+				}
+				forward(t, l, addr) // which connects from a thread out here
+			}
+			return start()
+		}()
+	}()
+	return <-started
+}
+
+// loopbackUp switches the loopback interface of this thread's network on.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
