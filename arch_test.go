@@ -131,10 +131,11 @@ var table = map[string]room{
 	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/relay publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 	"cmd/rssub": {layer: "4", may: "admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 
-	// Ports for the servers of tests, listeners without any, and real Redis servers.
+	// Ports for the servers of tests, listeners without any, the commands, and real Redis servers.
 	"test/ports":     {layer: "3"},
 	"test/pipes":     {layer: "3"},
 	"test/flips":     {layer: "3"},
+	"test/programs":  {layer: "3"},
 	"test/redistest": {layer: "4", may: "test/ports", third: "go-redis"},
 	"test/e2e":       {layer: "4"},
 	"test/bench":     {layer: "4"},

@@ -10,7 +10,6 @@ import (
 	"go/types"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -29,12 +28,12 @@ var imported = []string{"publisher", "publisher/source", "resourcesync", "subscr
 // is in what the packages export: in a function, a field, a method, a variable.
 func TestPublicPackagesShowNoInternalTypes(t *testing.T) {
 	atRoot(t)
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	args := []string{"-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
 	shown := slices.Concat(imported, embedded)
 	for _, p := range shown {
 		args = append(args, "./"+p)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	out, err := goAsHere(t.Context(), "list", args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +182,7 @@ func TestExamplesCompileElsewhere(t *testing.T) {
 			t.Errorf("%s has no example", p)
 		}
 	}
-	vet := exec.CommandContext(t.Context(), "go", "vet", "-assign", "./...") // which compiles, tests too, and links nothing
+	vet := goAsHere(t.Context(), "vet", "-assign", "./...") // which compiles, tests too, and links nothing
 	vet.Dir = dir
 	vet.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := vet.CombinedOutput(); err != nil {

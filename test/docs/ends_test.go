@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/test/ports"
+	"github.com/rshub/rshub/test/programs"
 )
 
 // built returns the path of a command, which it builds.
 func built(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
+	dir := t.TempDir()
+	if err := programs.Build(dir, name); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, name)
 }
 
 // run starts a command with an operator's listener, and waits until it answers. It returns

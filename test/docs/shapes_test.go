@@ -11,7 +11,6 @@ import (
 	"go/types"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,7 +30,7 @@ type listed struct {
 // split along what it does.
 func TestTypesAreSmall(t *testing.T) {
 	atRoot(t)
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,Module", "./...").Output()
+	out, err := goAsHere(t.Context(), "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,Module", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/test/ports"
+	"github.com/rshub/rshub/test/programs"
 )
 
 // binary is the rshub under test, built once for all tests of the package, with the
@@ -34,11 +35,8 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "rshub")
-		// With -trimpath, as make build: what that compiled need not be compiled again.
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", dir+"/", "github.com/rshub/rshub/cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
+		if err := programs.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()

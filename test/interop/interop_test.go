@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rshub/rshub/test/programs"
 )
 
 var (
@@ -60,10 +61,8 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		bin = dir
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", dir+"/", "github.com/rshub/rshub/cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
+		if err := programs.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/test/ports"
+	"github.com/rshub/rshub/test/programs"
 )
 
 const folder = "../../deploy/systemd/"
@@ -50,8 +51,8 @@ func TestHardening(t *testing.T) {
 // lives, and end it. Without settings they start nothing.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "../../cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := programs.Build(dir); err != nil {
+		t.Fatal(err)
 	}
 	hub, source := ports.Addr(), ports.Addr()
 	if err := os.Mkdir(filepath.Join(dir, "books"), 0o700); err != nil {
