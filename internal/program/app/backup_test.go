@@ -22,7 +22,8 @@ import (
 	"github.com/rshub/rshub/test/redistest"
 )
 
-// fillStore stores a few topics with notifications, and a subscription with a secret for each.
+// fillStore stores a few topics with notifications, and a subscription with a secret for each. The
+// notifications of two topics are large.
 func fillStore(t *testing.T, a *App) {
 	t.Helper()
 	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -33,9 +34,13 @@ func fillStore(t *testing.T, a *App) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			size := 20 << 10 * n
+			if i < 3 {
+				size = 100 * n
+			}
 			e := journal.Entry{
 				From: begin.Add(time.Duration(n) * time.Second), Until: begin.Add(time.Duration(n+1) * time.Second), Kind: journal.KindChange,
-				MediaType: "application/xml", Body: bytes.Repeat([]byte{byte(n)}, 20<<10*n),
+				MediaType: "application/xml", Body: bytes.Repeat([]byte{byte(n)}, size),
 			}
 			e.SHA256 = sha256.Sum256(e.Body)
 			if _, err := a.backend.Append(t.Context(), time.Now(), topic, e, h.Version); err != nil {
