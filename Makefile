@@ -6,6 +6,8 @@ DURATION ?= 10m
 BENCH    ?= .
 # Most tests wait for servers and processes, so more packages than cores run at once.
 PACKAGES ?= 4
+# These take longest. They start first, so that none is left alone at the end.
+LONGEST   = ./test/e2e ./store/redisstore ./internal/program/app ./delivery ./publisher/source ./test/docs
 LINT      = bin/golangci-lint
 # Where the servers of Kubernetes are kept that `make kube` builds.
 KUBE     ?= $(HOME)/.cache/rshub/kubernetes
@@ -32,7 +34,7 @@ test: ## Vet, then run every test with the race detector; installs what it needs
 	@tools/need promtool
 	@tools/need python3
 	@tools/need node
-	CGO_ENABLED=1 $(GO) test -race -vet=all -p $(PACKAGES) -timeout 15m ./...
+	CGO_ENABLED=1 $(GO) test -race -vet=all -p $(PACKAGES) -timeout 15m $(LONGEST) ./...
 
 lint: $(LINT) ## Run the linters of .golangci.yml, formatting included
 	$(LINT) run ./...
