@@ -32,9 +32,8 @@ var ofConnections = []string{
 	"HintsComeAtOnceAndBlockNobody", "RestartKeepsTheJournal", "RestartKeepsTheSubscriptions", "SealKeyIsChanged",
 }
 
-// TLS, with an ACL that admits only the user of a hub: the whole suite on one server, and on
-// several servers the tests that make connections. TestStorePassesTheSuite shows that this
-// user has all the rights that a store needs.
+// TLS, with an ACL that admits only the user of a hub: the tests that make connections.
+// TestStorePassesTheSuite shows that this user has all the rights that a store needs.
 func TestUserWithFewRightsOverTLS(t *testing.T) {
 	for name, start := range map[string]func(opts ...redistest.Option) (url, ca string, servers []*redistest.Server){
 		"standalone": func(opts ...redistest.Option) (string, string, []*redistest.Server) {
@@ -60,10 +59,6 @@ func TestUserWithFewRightsOverTLS(t *testing.T) {
 			}
 			open := func(t *testing.T) *storetest.Harness {
 				return harnessOf(t, url, as(url, "tester", "test"), nil)
-			}
-			if name == "standalone" {
-				storetest.Run(t, open)
-				return
 			}
 			ran := 0
 			for _, c := range storetest.Checks() {
