@@ -68,18 +68,19 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // A body that is larger than the whole room is delivered when no other is in memory.
 func TestBodyOverTheLimit(t *testing.T) {
+	const callbacks = 8
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.MaxInflightBytes = 1 << 20 })
-		for n := range 20 {
+		for n := range callbacks {
 			b.subscribe(topicA, cb(n))
 			b.set(cb(n), takes(time.Second))
 		}
 		b.run()
 		defer b.end()
-		one := b.publish(t, topicA, make([]byte, 5<<20))
-		two := b.publish(t, topicA, make([]byte, 7<<20))
+		one := b.publish(t, topicA, make([]byte, 2<<20))
+		two := b.publish(t, topicA, make([]byte, 3<<20))
 		pass(time.Minute)
-		for n := range 20 {
+		for n := range callbacks {
 			b.wantOrder(cb(n), one, two)
 		}
 	})

@@ -218,11 +218,11 @@ func (r *relays) kill() {
 	}
 }
 
-// The examples publish 1,000 changes each while the hub is down, and the relay is killed again and
+// The examples publish 300 changes each while the hub is down, and the relay is killed again and
 // again after the changes are on disk and before it answers. When the hub is back, its subscriber
 // gets all, in order, each once (SRC-08, SRC-09).
 func TestRelayIsKilled_SRC08_SRC09(t *testing.T) {
-	const changes = 1000
+	const changes = 300
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -236,7 +236,7 @@ func TestRelayIsKilled_SRC08_SRC09(t *testing.T) {
 		cmd := exec.CommandContext(context.Background(), "rspub-killed", "relay", "--dev", "--hub", hub, "--public-listen", public, "--public-url", "http://"+public+"/",
 			"--listen", submit, "--resource-url", "https://example.org/", "--state-dir", state, "--every", "20ms", "--log-format", "json")
 		if life > 0 {
-			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", killAfter, 1+rnd.IntN(500)))
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", killAfter, 1+rnd.IntN(changes/2)))
 		}
 		return cmd
 	})
