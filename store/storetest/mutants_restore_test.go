@@ -126,6 +126,7 @@ func TestSuiteCatchesMutantsOfRestore(t *testing.T) {
 				h.Reopen = func() (Store, error) { return m, nil }
 				if why := failure(t.Context(), c, h); why != "" {
 					caught = true
+					break
 				}
 			}
 			if !caught {
