@@ -20,8 +20,8 @@ import (
 // patience is how long a test waits for something that has to happen.
 const patience = 2 * time.Minute
 
-// The names of this machine in the browser: that of the hub, and that of a stranger's site. No
-// other name is anything.
+// The names of this machine in the browser: the hub's, and that of a stranger's site. No other name
+// resolves.
 const (
 	hubName  = "hub.example"
 	evilName = "evil.example"
@@ -50,7 +50,7 @@ func startBrowser() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(filepath.Join(built, "chromium")), chromedp.Flag("no-proxy-server", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP "+hubName+" 127.0.0.1, MAP "+evilName+" 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true),
-		// So frames of another site stay in the process of the page, which says what they show.
+		// So frames of another site stay in the process of the page, which reports what they show.
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SitePerProcess,IsolateOrigins"), chromedp.Flag("disable-site-isolation-trials", true))
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	chromium.cancel = append(chromium.cancel, cancel)
@@ -59,8 +59,8 @@ func startBrowser() {
 	chromium.err = within(chromium.ctx, func(ctx context.Context) error { return chromedp.Do(ctx) })
 }
 
-// within runs the first commands of a browser or a tab. Its context must live as long as
-// that, so the limit is a timer beside it.
+// within runs the first commands of a browser or a tab. Its context must live as long as the
+// browser or the tab, so the limit is a separate timer.
 func within(ctx context.Context, do func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }()
@@ -78,7 +78,7 @@ func closeBrowser() {
 	}
 }
 
-// tab is a tab of the browser, with cookies of its own. It keeps what must not happen.
+// tab is a tab of the browser, with separate cookies. It records what must not happen.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
@@ -88,8 +88,8 @@ type tab struct {
 	trouble []string
 }
 
-// spy runs in every page before anything else. It reports what the policy of the page keeps
-// from running.
+// spy runs in every page before anything else. It reports what the policy of the page does not
+// allow to run.
 const spy = `document.addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " refused " + e.blockedURI + " " + e.sample));`
 
 // open opens a tab that ends with the test.
@@ -112,7 +112,7 @@ func open(t *testing.T, script bool) *tab {
 	return b
 }
 
-// heard keeps dialogs, errors of scripts, and what the browser refused.
+// heard records dialogs, errors of scripts, and what the browser refused.
 func (b *tab) heard(event any) {
 	say := func(format string, args ...any) {
 		b.mu.Lock()
@@ -135,7 +135,7 @@ func (b *tab) heard(event any) {
 			say("the console says: %s", e.Args[0].Value)
 		}
 	case *cdplog.EventEntryAdded:
-		// That the answer is an error is known already.
+		// An answer with an error status is no trouble: the walk checks the status.
 		if e.Entry.Source != cdplog.EntrySourceNetwork && (e.Entry.Level == cdplog.EntryLevelError || e.Entry.Source == cdplog.EntrySourceSecurity) {
 			say("the browser says: %s", e.Entry.Text)
 		}
@@ -166,8 +166,8 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.must(chromedp.Do(ctx, steps...))
 }
 
-// visit goes to a page and waits until it is there, and until the browser looks on no more. A
-// page with an error is a page.
+// visit goes to a page and waits until it is there and the browser has finished loading. A page
+// with an error is a page.
 func (b *tab) visit(url string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
@@ -200,7 +200,7 @@ func (b *tab) show(width, height int64) {
 	b.do(chromedp.EmulateViewport(width, height))
 }
 
-// dark has pages in dark or light colors.
+// dark shows pages in dark or light colors.
 func (b *tab) dark(dark bool) {
 	b.t.Helper()
 	scheme := "light"
@@ -210,13 +210,13 @@ func (b *tab) dark(dark bool) {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// text is what a person reads on the page who unfolds everything.
+// text is the text of the page for a person who unfolds everything.
 func (b *tab) text() string {
 	b.t.Helper()
 	return ask[string](b, textOf)
 }
 
-// textOf is all in one, so that no other page comes between.
+// textOf is one expression, so that no other page comes between its parts.
 const textOf = `(() => {
   const folded = [...document.querySelectorAll("details:not([open])")];
   folded.forEach((d) => d.open = true);
@@ -225,7 +225,7 @@ const textOf = `(() => {
   return text;
 })()`
 
-// unfold shows what is folded, and returns what folds it again.
+// unfold shows what is folded, and returns a function that folds it again.
 func (b *tab) unfold() (fold func()) {
 	b.t.Helper()
 	ask[any](b, `globalThis.folded = [...document.querySelectorAll("details:not([open])")], folded.forEach((d) => d.open = true), null`)

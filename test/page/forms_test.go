@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// click clicks on an element, by its CSS selector. It looks for the element again if the page
-// replaces it at this moment, as it does with figures.
+// click clicks on an element, by its CSS selector. If the page replaces the element at this moment,
+// as it does with figures, click looks for it again.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -85,8 +85,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// With JavaScript figures refresh themselves while the page stays, tables are sorted by mouse
-// and by keyboard, and figures that are old say so.
+// With JavaScript figures refresh themselves while the page stays, tables are sorted by mouse and
+// by keyboard, and old figures are shown as old.
 func TestScript(t *testing.T) {
 	h := failing(t)
 	b := open(t, true)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the walks look for is found where it is there.
+// The walks find each defect that they look for.
 func TestJudge(t *testing.T) {
 	pages := map[string]struct{ body, want string }{
 		"/good":    {"<p>Hello", ""},

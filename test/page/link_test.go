@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// change has the API change something, and returns its answer.
+// change makes the API change something, and returns its answer.
 func (h *hub) change(method, path string) []byte {
 	h.t.Helper()
 	status, body := send(h.t, method, h.admin+"api/v1/"+path, nil, nil)
@@ -30,7 +30,7 @@ func (h *hub) link(id string) string {
 	return link.URL
 }
 
-// The subscriber's page, which a link leads to, of subscriptions in all states, with the texts of
+// The subscriber's page behind a link, for subscriptions in all states, with the texts of
 // strangers.
 func TestLinks(t *testing.T) {
 	h := start(t, "--node-id=hub-1", "--subscriber-pages", "--timeout=1s", "--retry-first=1s", "--retry-max=10m", "--retention-bytes=4000")
@@ -111,8 +111,9 @@ func TestLinks(t *testing.T) {
 	}.do(t)
 }
 
-// A subscriber retries and has notifications delivered again from its page, also over plain http
-// at a name, and with a script or without. Pages of others cannot do it without the link.
+// From their page, subscribers retry and have notifications delivered again. That also works over
+// plain http at a name, with a script or without. Without the link, pages of other sites cannot do
+// it.
 func TestLinkForms(t *testing.T) {
 	for how, script := range map[string]bool{"JavaScript": true, "no JavaScript": false} {
 		t.Run(how, func(t *testing.T) {

@@ -59,7 +59,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// reduced is a picture with at most 160 colors, those that it has most of.
+// reduced is a picture with at most 160 colors, the most frequent ones.
 func reduced(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(picture))

@@ -12,14 +12,14 @@ import (
 	"github.com/rshub/rshub/test/ports"
 )
 
-// receivers is a server for callbacks. The first part of a path says how a delivery is
-// answered; every request for verification is confirmed. A GET of /page/... is answered with
-// a page that wants to run, with a word of nearly 1 MiB: pages read no longer documents.
+// receivers is a server for callbacks. The first part of a path says how a delivery is answered.
+// Every request for verification is confirmed. A GET of /page/... is answered with a page that
+// tries to run scripts, with a word of nearly 1 MiB: pages show no longer documents.
 //
 //	/ok/...       204
 //	/400/...      400 with a body
 //	/500/...      500 with a body
-//	/hostile/...  400 with a body that wants to run
+//	/hostile/...  400 with a body that tries to run scripts
 //	/hang/...     nothing, until the test ends
 type receivers struct {
 	url string // without a slash at the end

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// A large hub: so many subscriptions to so many topics, half of them to one.
+	// A large hub: this many subscriptions to this many topics, half of them to one.
 	largeSubscriptions = 100_000
 	largeTopics        = 10_000
-	// deepTopic has so many notifications.
+	// deepTopic has this many notifications.
 	deepNotifications = 2000
 	wideTopic         = "https://library.example.org/wide/capabilitylist.xml"
 	deepTopic         = "https://library.example.org/deep/capabilitylist.xml"
 )
 
-// store is what a store has to offer to be filled.
+// store is the part of a store that fills it.
 type store interface {
 	subscriptions.Registry
 	journal.Appender

@@ -23,8 +23,8 @@ func newSource(h *hub, topic string, minutes int) *source {
 // skip leaves out an interval, so that the topic has a gap where the hub allows it.
 func (s *source) skip() { s.until = s.until.Add(time.Minute) }
 
-// publish publishes the next interval, in which these resources changed. It tries again
-// where the hub says so.
+// publish publishes the next interval, in which these resources changed. If the hub says so, it
+// tries again.
 func (s *source) publish(changed ...string) {
 	s.h.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

@@ -1,9 +1,12 @@
 package page
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,7 +19,7 @@ import (
 // everywhere are the kinds of pages that a hub with a topic, a subscription and a
 // notification has.
 var everywhere = []string{
-	"now", "subscriptions", "subscriptions/ID", "topics", "topics/ID", "notifications/ID", "refusals", "publishers", "settings", "hub",
+	"now", "subscriptions", "subscriptions/ID", "topics", "topics/ID", "notifications/ID", "refusals", "streams", "publishers", "settings", "hub",
 	"subscriptions/all?do", "subscriptions/all?do&state", "missing",
 }
 
@@ -47,7 +50,7 @@ func TestEmpty(t *testing.T) {
 		status: map[string]int{"nothing": http.StatusNotFound, "find?q": http.StatusNotFound},
 		says: map[string][]string{
 			"now": {"The hub is ready, and there are no subscriptions yet.", "No loss is in sight.", "Nothing fails."}, "subscriptions": {"There is none."}, "topics": {"There is none."},
-			"refusals": {"Nothing was refused."}, "publishers": {"without a credential"}, "settings": {"--public-url"}, "hub": {"Hubs on the store"},
+			"refusals": {"Nothing was refused."}, "streams": {"No reader has a stream open at this hub."}, "publishers": {"without a credential"}, "settings": {"--public-url"}, "hub": {"Hubs on the store"},
 			"nothing": {"There is no page at /ui/nothing."}, "find?q": {"Nothing was found."}, "subscriptions/all?do": {"There is nothing to do."},
 		},
 	}.do(t)
@@ -55,14 +58,22 @@ func TestEmpty(t *testing.T) {
 
 // A hub with much to do and nothing wrong.
 func TestBusy(t *testing.T) {
-	h := start(t, "--node-id=hub-1")
+	publishers := filepath.Join(t.TempDir(), "publishers")
+	if err := os.WriteFile(publishers, fmt.Appendf(nil, "publishers:\n  - name: aggregator\n    reads: ['*']\n    token_sha256: ['%x']\n", sha256.Sum256([]byte("a token"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, "--node-id=hub-1", "--publishers-file="+publishers, "--stream=token")
 	var sources []*source
+	var topics []string
 	for i, name := range []string{"articles", "datasets", "theses"} {
 		r := receive(t, fmt.Sprintf("127.0.0.%d", i+2))
 		s := newSource(h, "https://library.example.org/"+name+"/capabilitylist.xml", 5000)
 		h.subscribe(s.topic, many(r.url+"/ok/mirror", 20)...)
-		sources = append(sources, s)
+		s.publish("https://library.example.org/items/" + name)
+		sources, topics = append(sources, s), append(topics, s.topic)
 	}
+	h.read("127.0.0.9", "a token", false, topics)
+	h.read("127.0.0.1", "a token", false, topics[:1], topics[1:])
 	h.inState("active", 60)
 	defer keepPublishing(sources)() // before the context of the test ends
 	h.await(func() error {
@@ -79,13 +90,14 @@ func TestBusy(t *testing.T) {
 	h.counted()
 	allPages(t, h, "busy", map[string][]string{
 		"now": {"every subscription gets what it should", "60"}, "subscriptions/ID": {"No delivery failed."}, "notifications/ID": {"delivered to", "change-notification"}, "topics/ID": {"accepted"},
+		"streams": {"aggregator", "127.0.0.1", "up to date"},
 	})
 }
 
 // Hosts that refuse connections, do not answer or answer with errors, beside one that is well.
 func failing(t *testing.T) *hub {
 	t.Helper()
-	h := start(t, "--node-id=hub-1", "--timeout=1s", "--retry-first=1s", "--retry-max=10m", "--per-host=2")
+	h := start(t, "--node-id=hub-1", "--timeout=1s", "--retry-first=1s", "--retry-max=10m", "--per-host=2", "--stream-stall=20m")
 	well, ill, slow, gone := receive(t, "127.0.0.2"), receive(t, "127.0.0.3"), receive(t, "127.0.0.4"), receive(t, "127.0.0.5")
 	articles, theses := newSource(h, "https://library.example.org/articles/capabilitylist.xml", 500), newSource(h, "https://library.example.org/theses/capabilitylist.xml", 300)
 	h.subscribe(articles.topic, append(many(well.url+"/ok/mirror", 12), ill.url+"/500/indexer", ill.url+"/400/archive", slow.url+"/hang/backup", gone.url+"/ok/mirror")...)
@@ -103,13 +115,22 @@ func failing(t *testing.T) *hub {
 }
 
 func TestFailing(t *testing.T) {
-	allPages(t, failing(t), "failing", map[string][]string{
+	h := failing(t)
+	long := newSource(h, "https://library.example.org/images/capabilitylist.xml", 500)
+	for range 60 { // more than fits into the buffers of a connection
+		long.publish(many("https://library.example.org/images/"+strings.Repeat("i", 16_000), 12)...)
+	}
+	h.read("127.0.0.9", "", true, []string{long.topic})
+	h.read("127.0.0.10", "", false, []string{long.topic})
+	time.Sleep(2 * time.Second) // the page says so after one
+	allPages(t, h, "failing", map[string][]string{
 		"now":                 {"6 subscriptions fail", "First loss in", "Hosts that fail", "127.0.0.3", "127.0.0.4", "127.0.0.5"},
 		"subscriptions":       {"Failing the longest", "suspect host"},
 		"subscriptions/ID":    {"next try in", "Attempts"},
 		"subscriptions?state": {"Found"},
 		"topics/ID":           {"is the furthest behind"},
 		"notifications/ID":    {"Who waits for it"},
+		"streams":             {"has read nothing for", "up to date"},
 	})
 }
 
@@ -164,7 +185,7 @@ func TestRolledBack(t *testing.T) {
 		}
 		h.delivered(s.topic, 8)
 	})
-	h.await(func() error { // it is told to send again what was lost
+	h.await(func() error { // the hub says that the lost notifications have to be sent again
 		status, body := s.try("https://library.example.org/articles/9")
 		if s.until = s.until.Add(-time.Minute); status != http.StatusConflict {
 			return fmt.Errorf("what follows the lost intervals is answered %d %s", status, body)
@@ -210,7 +231,7 @@ func TestDisk(t *testing.T) {
 // answersWithin is how long a page may take while Redis does not answer.
 const answersWithin = 2 * time.Second
 
-// A hub whose Redis is dead, and then one whose Redis hangs: the pages say so soon.
+// A hub whose Redis is dead, and then one whose Redis hangs. The pages soon show it.
 func TestRedisAway(t *testing.T) {
 	for name, away := range map[string]func(*redistest.Server){
 		"redis dead": func(s *redistest.Server) { s.Kill(t) }, "redis hangs": func(s *redistest.Server) { s.Freeze(t) },

@@ -22,7 +22,7 @@ const (
 	readerToken   = "the token of a reader"
 )
 
-// named is where the browser reaches the operator's listener by a name.
+// named is the operator's listener under a name, for the browser.
 func (h *hub) named(name string) string {
 	return strings.Replace(h.admin, "127.0.0.1", name, 1)
 }
@@ -63,7 +63,7 @@ func (b *tab) logIn(h *hub, address string) {
 	b.click("form.login button")
 }
 
-// away waits until the page in the tab is at another place than address.
+// away waits until the page in the tab is at an address other than this.
 func (b *tab) away(h *hub, address string) {
 	b.t.Helper()
 	h.await(func() error {
@@ -74,7 +74,7 @@ func (b *tab) away(h *hub, address string) {
 	})
 }
 
-// frames returns what the frames of the page in the tab show, as URLs.
+// frames returns the URLs of what the frames of the page in the tab show.
 func (b *tab) frames() (urls []string) {
 	b.t.Helper()
 	for _, child := range call(b, page.GetFrameTree, cdp.Empty{}).FrameTree.ChildFrames {
@@ -83,7 +83,7 @@ func (b *tab) frames() (urls []string) {
 	return urls
 }
 
-// site serves pages of a stranger at this machine, by path, and returns its base URL at a name.
+// site serves pages of a stranger on this machine, by path, and returns its base URL under a name.
 func site(t *testing.T, name string, pages map[string]string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,7 @@ func site(t *testing.T, name string, pages map[string]string) string {
 	return strings.Replace(s.URL, "127.0.0.1", name, 1)
 }
 
-// In a network without TLS the operator logs in and works at the name of --public-url, or of
+// In a network without TLS the operator logs in and works under the name of --public-url or of
 // --allow-host.
 func TestForeignName(t *testing.T) {
 	for name, setting := range map[string]string{"public URL": "--public-url=http://" + hubName + "/", "allowed": "--allow-host=" + hubName} {
@@ -122,8 +122,8 @@ func TestForeignName(t *testing.T) {
 	}
 }
 
-// At any other name the operator reads what to do, and nothing changes: the name may be one
-// that a stranger pointed at the hub.
+// Under any other name the page says what to do, and nothing changes: a stranger may have pointed
+// that name at the hub.
 func TestUnknownName(t *testing.T) {
 	h, _ := guarded(t)
 	b := open(t, true)
@@ -134,8 +134,8 @@ func TestUnknownName(t *testing.T) {
 	b.await(tokenless, "this listener answers only to the host names localhost, 127.0.0.1 and [::1]")
 }
 
-// A page of a stranger, or of another program on the same machine, has the browser of the
-// operator send forms. None changes anything, whether the browser sends the session or not.
+// A page of a stranger, or of another program on the same machine, makes the operator's browser
+// send forms. No form changes anything, whether the browser sends the session or not.
 func TestForgedForms(t *testing.T) {
 	form := func(h *hub, name, id string) string {
 		return fmt.Sprintf(`<form method=post action="%sui/subscriptions/%s/pause"><button>Cats</button></form>`, h.named(name), id)
@@ -176,8 +176,8 @@ func TestForgedForms(t *testing.T) {
 	}
 }
 
-// No page shows the operator's pages in a frame, so nobody has the operator click on what is
-// hidden: not with the operator's session, and not at a hub without a token.
+// No page can show the operator's pages in a frame, so nobody can make the operator click on
+// something hidden: neither with the operator's session nor at a hub without a token.
 func TestFrames(t *testing.T) {
 	loggedIn, id := guarded(t, "--allow-host="+hubName)
 	tokenless := start(t, "--node-id=hub-1")
@@ -213,9 +213,9 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A stranger plants a session in the browser of the operator, one that is not known or one of
-// their own, and reads on with it after the operator has logged in. It never becomes that of
-// the operator.
+// A stranger plants a session in the operator's browser, an unknown one or the stranger's. After
+// the operator has logged in, the stranger reads on with that session. It never becomes the
+// operator's.
 func TestPlantedSession(t *testing.T) {
 	h, id := guarded(t, "--allow-host="+hubName)
 	for _, name := range []string{"unknown", "of a reader"} {
@@ -226,11 +226,11 @@ func TestPlantedSession(t *testing.T) {
 					planted = readerSession(t, h)
 				}
 				b := open(t, true)
-				// Cookies know no ports, so another program on the machine may do this.
+				// Cookies ignore ports, so another program on the machine may do this.
 				b.visit(site(t, hubName, nil) + "/")
 				call(b, network.SetCookie, network.SetCookieParams{Name: "rshub_session", Value: planted, Domain: hubName, Path: path})
 				b.visit(h.named(hubName) + "ui/login")
-				if strings.Contains(b.text(), "Log out") { // the planted session is in force
+				if strings.Contains(b.text(), "Log out") { // the planted session is valid
 					b.click(`form[action$="/logout"] button`)
 					b.await(h, "Token of the operator")
 				}

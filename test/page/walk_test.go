@@ -32,20 +32,20 @@ var widths = []int64{360, 1024, 1920}
 type walk struct {
 	state string // the name of the hub's state
 	h     *hub
-	// says are words that pages have to have, by kind. Each kind has to be there.
+	// says are words that pages must have, by kind. Each kind must exist.
 	says map[string][]string
-	// status is that of pages that are not there now, by kind; 200 otherwise.
+	// status is the status of pages that are unavailable now, by kind. Others have 200.
 	status map[string]int
 	// begin are paths that no link leads to.
 	begin []string
-	// each is how many pages of a kind are visited; 0: perKind.
+	// each is how many pages of a kind are visited. 0: perKind.
 	each int
 	// login is done in a tab before the walk.
 	login func(*tab)
-	// within bounds the time of each answer; 0: it is only told.
+	// within bounds the time of each answer. 0: the time is only logged.
 	within time.Duration
-	// base is where the pages are; empty: the operator's. name is what the kind of a page is
-	// found by, in place of its path.
+	// base is where the pages are. Empty: the operator's pages. name returns the kind of a page, in
+	// place of its path.
 	base string
 	name func(*url.URL) string
 }
@@ -136,7 +136,7 @@ func (w walk) visitAll(t *testing.T, b *tab, read map[string]string) {
 	}
 }
 
-// time gets a page without a browser, and tells its size and how long its answer takes.
+// time gets a page without a browser, and logs its size and how long its answer takes.
 func (w walk) time(t *testing.T, kind, address string) {
 	t.Helper()
 	begin := time.Now()
@@ -189,7 +189,7 @@ func (w walk) keep(t *testing.T, b *tab, name string) {
 	}
 }
 
-// layout finds what is wider than the window or than its box.
+// layout finds elements that are wider than the window or than their box.
 const layout = `(() => {
   const wrong = [], root = document.documentElement, width = root.clientWidth, phone = matchMedia("(max-width: 40rem)").matches;
   if (root.scrollWidth > width) wrong.push("the page scrolls sideways: it is " + root.scrollWidth + " px wide");
