@@ -160,7 +160,7 @@ func (s mover) readdress(now address) error {
 }
 
 func (s mover) swap(change func(h *history)) error {
-	return s.set.shelf.swap(func(c *catalogue) error { change(&c.History); return nil })
+	return s.set.shelf.swap(func(c *register) error { change(&c.History); return nil })
 }
 
 // leave logs as deleted what has another URL from now on.

@@ -7,7 +7,7 @@ import (
 )
 
 // archivist writes the documents that list others, which are archives and indexes of dumps,
-// and removes from a catalogue what is too old. It works on a catalogue that is about to be
+// and removes from a register what is too old. It works on a register that is about to be
 // shown.
 type archivist struct {
 	composer *composer
@@ -15,7 +15,7 @@ type archivist struct {
 
 // writeArchive writes an archive into the edition: a document that lists others (DOC-44,
 // DOC-45). An archive without entries is dropped.
-func (s *archivist) writeArchive(e *edition, c *catalogue, capability, path string, entries []resourcesync.Entry) error {
+func (s *archivist) writeArchive(e *edition, c *register, capability, path string, entries []resourcesync.Entry) error {
 	if len(entries) == 0 {
 		c.drop(path)
 	}
@@ -27,14 +27,14 @@ func (s *archivist) writeArchive(e *edition, c *catalogue, capability, path stri
 }
 
 // resourceListArchive writes the archive of Resource Lists, without those that are too old.
-func (s *archivist) resourceListArchive(e *edition, c *catalogue) error {
+func (s *archivist) resourceListArchive(e *edition, c *register) error {
 	s.expire(c, &c.History.Lists, mostKept)
 	return s.writeArchive(e, c, resourcesync.ResourceListArchive, resourceListArchivePath, s.composer.snapshotsOf(c.History.Lists))
 }
 
 // resourceDumpArchive does the same with Resource Dumps. Without archives it keeps only the
 // newest dump.
-func (s *archivist) resourceDumpArchive(e *edition, c *catalogue) error {
+func (s *archivist) resourceDumpArchive(e *edition, c *register) error {
 	keep := s.composer.schedule.KeepDumps
 	if s.composer.schedule.Archive < 0 {
 		keep = 1
@@ -54,7 +54,7 @@ func (s *composer) snapshotsOf(all []collection) []resourcesync.Entry {
 
 // changeListArchive lists every closed Change List that is kept, including those that are
 // in the index.
-func (s *archivist) changeListArchive(e *edition, c *catalogue) error {
+func (s *archivist) changeListArchive(e *edition, c *register) error {
 	var entries []resourcesync.Entry
 	for _, p := range c.History.Periods {
 		entries = append(entries, resourcesync.Entry{Loc: s.composer.url(p.Path), From: p.From, Until: p.Until})
@@ -64,7 +64,7 @@ func (s *archivist) changeListArchive(e *edition, c *catalogue) error {
 
 // expire drops collections that have been in the archive for long enough, and the oldest of
 // more than most. The newest stays.
-func (s *archivist) expire(c *catalogue, all *[]collection, most int) {
+func (s *archivist) expire(c *register, all *[]collection, most int) {
 	for len(*all) > 1 && (len(*all) > most || isPast(s.nextExpiry(*all))) {
 		c.drop((*all)[0].paths()...)
 		*all = (*all)[1:]
@@ -80,12 +80,12 @@ func (s *archivist) nextExpiry(all []collection) time.Time {
 }
 
 // expireArchive writes an archive anew if the oldest of its collections has to leave it.
-func (s *set) expireArchive(all []collection, write func(e *edition, c *catalogue) error) error {
+func (s *set) expireArchive(all []collection, write func(e *edition, c *register) error) error {
 	if !isPast(s.archivist.nextExpiry(all)) {
 		return nil
 	}
 	e := s.shelf.edition()
-	return s.show(e, func(c *catalogue) error { return write(e, c) })
+	return s.show(e, func(c *register) error { return write(e, c) })
 }
 
 // keptUntil is how long something is kept from an instant on; zero: for ever.

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	given "github.com/rshub/rshub/publisher/catalogue"
+	"github.com/rshub/rshub/publisher/catalogue"
 )
 
 // CatalogueOptions say from where a catalogue is read. One of Location and Entries is needed.
@@ -25,10 +25,10 @@ type CatalogueOptions struct {
 	Location string
 	// Input is read once, as it comes. It is used if Location is "-".
 	Input io.Reader
-	// Entries yields the catalogue of a program. An error that is a *catalogue.LineError is about one entry.
+	// Entries yields the catalogue of a program. An error that is a *register.LineError is about one entry.
 	// After any other error, and unless Changes is set, nothing is deleted that it has not yielded. Run calls
 	// Entries again FolderOptions.Unwatched later.
-	Entries func(ctx context.Context) iter.Seq2[given.Entry, error]
+	Entries func(ctx context.Context) iter.Seq2[catalogue.Entry, error]
 	// Changes says that Entries yields changes, as they come: a resource that it does not yield stays as it is. Each
 	// call begins where the program chooses, for example a while before the error of the last one.
 	Changes bool
@@ -230,7 +230,7 @@ func (p *problems) add(err error) {
 		return
 	}
 	path := ""
-	var line *given.LineError
+	var line *catalogue.LineError
 	if errors.As(err, &line) {
 		path = cmp.Or(line.URL, line.Path, fmt.Sprintf("line %d", line.Number))
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
-	given "github.com/rshub/rshub/publisher/catalogue"
+	"github.com/rshub/rshub/publisher/catalogue"
 )
 
 // found is what a catalogue has of a resource.
@@ -272,7 +272,7 @@ func (r *intake) store(ctx context.Context) error {
 	for i := range r.pending {
 		x := &r.pending[i]
 		if wrong[i] != nil {
-			r.problems.add(&given.LineError{Number: x.line, URL: x.key, Err: wrong[i]})
+			r.problems.add(&catalogue.LineError{Number: x.line, URL: x.key, Err: wrong[i]})
 			continue
 		}
 		if x.now != nil && x.old != nil && bytes.Equal(packRecord(x.now), packRecord(x.old)) {
@@ -305,7 +305,7 @@ func (r *intake) leftOut() {
 		case r.rivals.wait && len(r.rivals.found) < batchSize:
 			r.rivals.found = append(r.rivals.found, *x)
 		default:
-			r.problems.add(&given.LineError{Number: x.line, Path: x.key, Err: errTaken(x.now.taken)})
+			r.problems.add(&catalogue.LineError{Number: x.line, Path: x.key, Err: errTaken(x.now.taken)})
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/rshub/rshub/internal/base/web"
-	given "github.com/rshub/rshub/publisher/catalogue"
+	"github.com/rshub/rshub/publisher/catalogue"
 )
 
 // seenAt is how the catalogue looked when it was read last.
@@ -25,7 +25,7 @@ var errUnchanged = errors.New("the catalogue is unchanged")
 
 // input is where the lines of a catalogue come from. Next returns io.EOF at the end.
 type input struct {
-	next  func() (given.Line, error)
+	next  func() (catalogue.Line, error)
 	close func()
 	// read is called when the lines were read, with whether all of them were.
 	read func(all bool)
@@ -48,7 +48,7 @@ func (c *Catalogue) open(ctx context.Context) (*input, error) {
 }
 
 func lines(in io.Reader, release func()) *input {
-	return &input{next: given.NewReader(in).Next, close: release, read: func(bool) {}}
+	return &input{next: catalogue.NewReader(in).Next, close: release, read: func(bool) {}}
 }
 
 func (c *Catalogue) openFile() (*input, error) {
@@ -134,7 +134,7 @@ func (c *Catalogue) openEntries(ctx context.Context) *input {
 	ch := make(chan lineRead)
 	go func() {
 		defer close(ch)
-		send := func(l given.Line, err error) bool {
+		send := func(l catalogue.Line, err error) bool {
 			select {
 			case ch <- lineRead{l, err}:
 				return true
@@ -142,32 +142,32 @@ func (c *Catalogue) openEntries(ctx context.Context) *input {
 				return false
 			}
 		}
-		if c.from.Changes && !send(given.Line{Kind: given.Changes}, nil) {
+		if c.from.Changes && !send(catalogue.Line{Kind: catalogue.Changes}, nil) {
 			return
 		}
 		number := 0
 		for e, err := range c.from.Entries(ctx) {
-			var bad *given.LineError
+			var bad *catalogue.LineError
 			if number++; err == nil {
 				if err = e.Check(); err != nil {
-					err = &given.LineError{Number: number, URL: e.URL, Path: e.Path, Err: err}
+					err = &catalogue.LineError{Number: number, URL: e.URL, Path: e.Path, Err: err}
 				}
 			} else if !errors.As(err, &bad) {
-				send(given.Line{}, err)
+				send(catalogue.Line{}, err)
 				return
 			}
-			if !send(given.Line{Number: number, Entry: e}, err) {
+			if !send(catalogue.Line{Number: number, Entry: e}, err) {
 				return
 			}
 		}
 		if !c.from.Changes && ctx.Err() == nil {
-			send(given.Line{Number: number + 1, Kind: given.End, Count: int64(number)}, nil)
+			send(catalogue.Line{Number: number + 1, Kind: catalogue.End, Count: int64(number)}, nil)
 		}
 	}()
-	return &input{close: cancel, read: func(bool) {}, next: func() (given.Line, error) {
+	return &input{close: cancel, read: func(bool) {}, next: func() (catalogue.Line, error) {
 		l, ok := <-ch
 		if !ok {
-			return given.Line{}, io.EOF
+			return catalogue.Line{}, io.EOF
 		}
 		return l.line, l.err
 	}}

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	given "github.com/rshub/rshub/publisher/catalogue"
+	"github.com/rshub/rshub/publisher/catalogue"
 )
 
 // lineRead is a line, or why it could not be read.
 type lineRead struct {
-	line given.Line
+	line catalogue.Line
 	err  error
 }
 
@@ -42,7 +42,7 @@ func (c *Catalogue) read(ctx context.Context, live bool) error {
 		defer close(ahead)
 		for {
 			l, err := in.next()
-			var bad *given.LineError
+			var bad *catalogue.LineError
 			select {
 			case ahead <- lineRead{l, err}:
 			case <-ctx.Done():
@@ -104,7 +104,7 @@ func (r *intake) run(ctx context.Context, ahead <-chan lineRead) error {
 			return context.Cause(ctx)
 		case l = <-ahead:
 		}
-		var bad *given.LineError
+		var bad *catalogue.LineError
 		switch {
 		case errors.Is(l.err, io.EOF):
 			return r.finish(ctx, nil)
@@ -131,7 +131,7 @@ func (r *intake) run(ctx context.Context, ahead <-chan lineRead) error {
 }
 
 // refuse notes a line that is wrong. The resource that it names stays as it is.
-func (r *intake) refuse(bad *given.LineError) error {
+func (r *intake) refuse(bad *catalogue.LineError) error {
 	r.entries++
 	r.problems.add(bad)
 	named := cmp.Or(bad.URL, bad.Path)
@@ -145,19 +145,19 @@ func (r *intake) refuse(bad *given.LineError) error {
 }
 
 // line handles a line.
-func (r *intake) line(ctx context.Context, l *given.Line) error {
+func (r *intake) line(ctx context.Context, l *catalogue.Line) error {
 	wrong := func(format string, a ...any) error {
-		r.problems.add(&given.LineError{Number: l.Number, Err: fmt.Errorf(format, a...)})
+		r.problems.add(&catalogue.LineError{Number: l.Number, Err: fmt.Errorf(format, a...)})
 		return nil
 	}
 	switch l.Kind {
-	case given.Changes:
+	case catalogue.Changes:
 		if r.entries > 0 || r.changes {
 			return wrong(`{"begin":"changes"} has to be the first line`)
 		}
 		r.changes = true
 		return r.c.baseline() // a catalogue of changes begins with nothing
-	case given.End:
+	case catalogue.End:
 		if r.changes {
 			return wrong("what comes before the end are changes, so there can be no end; remove the line, or write the whole catalogue anew")
 		}
@@ -172,7 +172,7 @@ func (r *intake) line(ctx context.Context, l *given.Line) error {
 	}
 	if err != nil {
 		r.entries--
-		return r.refuse(&given.LineError{Number: l.Number, URL: l.Entry.URL, Path: l.Entry.Path, Err: err})
+		return r.refuse(&catalogue.LineError{Number: l.Number, URL: l.Entry.URL, Path: l.Entry.Path, Err: err})
 	}
 	x := found{key: g.Resource.Key(), line: l.Number}
 	if !l.Entry.Deleted {
@@ -191,7 +191,7 @@ func (r *intake) line(ctx context.Context, l *given.Line) error {
 }
 
 // end handles the end of a whole catalogue. What follows are changes.
-func (r *intake) end(ctx context.Context, l *given.Line) error {
+func (r *intake) end(ctx context.Context, l *catalogue.Line) error {
 	var why error
 	switch {
 	case l.Count != r.entries:
@@ -298,7 +298,7 @@ func (c *Catalogue) path(at, given string) (string, error) {
 }
 
 // given turns an entry into what the index gets.
-func (c *Catalogue) given(e *given.Entry) (Given, error) {
+func (c *Catalogue) given(e *catalogue.Entry) (Given, error) {
 	key, err := c.key(e.URL, e.Path)
 	switch {
 	case err != nil:

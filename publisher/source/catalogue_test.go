@@ -21,7 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	given "github.com/rshub/rshub/publisher/catalogue"
+	"github.com/rshub/rshub/publisher/catalogue"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -584,16 +584,16 @@ func TestCatalogueFileIsReadWhenItChanges(t *testing.T) {
 func TestCatalogueOfAProgram(t *testing.T) {
 	broken := errors.New("the database went away")
 	var fail error
-	entries := []given.Entry{{URL: "https://repo.example.org/a", Hash: "md5:900150983cd24fb0d6963f7d28e17f72"}, {URL: "not a URL"}, {URL: "https://repo.example.org/b"}}
-	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Entries: func(context.Context) iter.Seq2[given.Entry, error] {
-		return func(yield func(given.Entry, error) bool) {
+	entries := []catalogue.Entry{{URL: "https://repo.example.org/a", Hash: "md5:900150983cd24fb0d6963f7d28e17f72"}, {URL: "not a URL"}, {URL: "https://repo.example.org/b"}}
+	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Entries: func(context.Context) iter.Seq2[catalogue.Entry, error] {
+		return func(yield func(catalogue.Entry, error) bool) {
 			for _, e := range entries {
 				if !yield(e, nil) {
 					return
 				}
 			}
 			if fail != nil {
-				yield(given.Entry{}, fail)
+				yield(catalogue.Entry{}, fail)
 			}
 		}
 	}}, nil)
@@ -617,14 +617,14 @@ func TestCatalogueOfAProgram(t *testing.T) {
 func TestChangesOfAProgramAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Changes: true, Entries: func(ctx context.Context) iter.Seq2[given.Entry, error] {
+		r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Changes: true, Entries: func(ctx context.Context) iter.Seq2[catalogue.Entry, error] {
 			calls++
-			return func(yield func(given.Entry, error) bool) {
-				if !yield(given.Entry{URL: fmt.Sprintf("https://repo.example.org/%d", calls)}, nil) {
+			return func(yield func(catalogue.Entry, error) bool) {
+				if !yield(catalogue.Entry{URL: fmt.Sprintf("https://repo.example.org/%d", calls)}, nil) {
 					return
 				}
 				if calls < 3 {
-					yield(given.Entry{}, errors.New("the queue went away"))
+					yield(catalogue.Entry{}, errors.New("the queue went away"))
 					return
 				}
 				<-ctx.Done()

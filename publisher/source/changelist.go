@@ -235,7 +235,7 @@ func (s *Schedule) keepClosed() time.Duration {
 
 // apply stores in c the lists that are on disk now. It keeps the dumps of the periods, which
 // may have been written meanwhile.
-func (b *changeLists) apply(c *catalogue) error {
+func (b *changeLists) apply(c *register) error {
 	h := &c.History
 	dumped := make(map[string]period)
 	for _, p := range h.Periods {
@@ -270,7 +270,7 @@ func (b *changeLists) apply(c *catalogue) error {
 
 // notices reports lists that were closed or have begun. The other channel reports changes,
 // so there is no notice when the open list gets more of them.
-func (b *changeLists) notices(c *catalogue, existed bool, before string) {
+func (b *changeLists) notices(c *register, existed bool, before string) {
 	for _, p := range b.closed {
 		c.History.notify(notice{Path: p.Path, Index: changeListIndexPath, Capability: resourcesync.ChangeList, Change: written(p.Path == before)})
 	}

@@ -84,7 +84,7 @@ func (s *set) writeRecent(ctx context.Context, snap *Snapshot, before recent) er
 	if err != nil {
 		return err
 	}
-	return s.show(e, func(c *catalogue) error {
+	return s.show(e, func(c *register) error {
 		if len(c.History.Periods) == 0 {
 			return errors.New("the Change Lists began anew meanwhile")
 		}

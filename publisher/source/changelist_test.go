@@ -279,7 +279,7 @@ func (x *site) onlyNamed() {
 			want = append(want, d.File+packedSuffix)
 		}
 	}
-	want = append(want, catalogueName)
+	want = append(want, registerName)
 	got := names(x.t, s.dir)
 	slices.Sort(want)
 	slices.Sort(got)
@@ -301,7 +301,7 @@ func TestChangeListsBeginAnew(t *testing.T) {
 	if _, err := s.index.Prune(Cut{AtMost: 1, Through: x.log(0)[3].Seq, Before: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.shelf.swap(func(c *catalogue) error { c.History.After, c.History.Last = 1, 1; return nil }); err != nil {
+	if err := s.shelf.swap(func(c *register) error { c.History.After, c.History.Last = 1, 1; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	x.step(s.buildChangeLists)

@@ -35,7 +35,7 @@ func isListed(path string) bool {
 
 // begun reports whether c has what a copy begins with: the Resource List and the Change
 // List, unless they are disabled.
-func (s *set) begun(c *catalogue) bool {
+func (s *set) begun(c *register) bool {
 	return (s.composer.schedule.ResourceList < 0 || c.has(resourceListPath)) && (s.composer.schedule.ChangeList < 0 || c.has(changeListPath))
 }
 
@@ -43,7 +43,7 @@ func (s *set) begun(c *catalogue) bool {
 // (DOC-32, SRC-11). It lists the documents that exist, and the channels. There is none until
 // there are the lists that a copy begins with: a Destination that read it earlier would
 // believe that a Source during its first scan has no resources.
-func (s *set) capabilityList(e *edition, c *catalogue) error {
+func (s *set) capabilityList(e *edition, c *register) error {
 	if !s.begun(c) {
 		return nil
 	}
@@ -112,13 +112,13 @@ func (s *Source) describe() error {
 		err = e.compose(pagePath, "text/html; charset=utf-8", s.writePage)
 	}
 	if err == nil {
-		_, err = e.show(func(*catalogue) error { return nil })
+		_, err = e.show(func(*register) error { return nil })
 	}
 	for _, x := range s.sets {
 		if err != nil || !changed || x.framework == nil {
 			break
 		}
-		err = x.shelf.swap(func(c *catalogue) error {
+		err = x.shelf.swap(func(c *register) error {
 			c.History.notify(notice{Site: true, Path: descriptionPath, Capability: resourcesync.Description, Change: written(existed)})
 			return nil
 		})

@@ -40,15 +40,15 @@ type document struct {
 // hashes is the attribute hash of an entry about the document (DOC-55).
 func (d *document) hashes() string { return "md5:" + d.MD5 + " sha-256:" + d.SHA256 }
 
-// catalogue is everything on a shelf at one moment. Once it is current, it never changes.
-type catalogue struct {
-	// Serial is higher than any number that a file of an earlier catalogue has.
+// register is everything on a shelf at one moment. Once it is current, it never changes.
+type register struct {
+	// Serial is higher than any number that a file of an earlier register has.
 	Serial    uint64              `json:"serial"`
 	Documents map[string]document `json:"documents"` // by path
 	History   history             `json:"history"`
 }
 
-func (c *catalogue) clone() *catalogue {
+func (c *register) clone() *register {
 	n := *c
 	n.Documents = maps.Clone(c.Documents)
 	n.History = c.History.clone()
@@ -56,15 +56,15 @@ func (c *catalogue) clone() *catalogue {
 }
 
 // has reports whether there is a document at a path that others name.
-func (c *catalogue) has(path string) bool {
+func (c *register) has(path string) bool {
 	d, ok := c.Documents[path]
 	return ok && d.Dropped.IsZero()
 }
 
-// catalogueName is the file that says which of the other files count.
-const catalogueName = "catalogue.json"
+// registerName is the file of the register, which says which of the other files count.
+const registerName = "catalogue.json"
 
-// shelf has the documents of one set of resources in a folder. The next catalogue replaces
+// shelf has the documents of one set of resources in a folder. The next register replaces
 // the current one, in memory by a pointer and on disk by a rename. So documents that name
 // each other appear together, and a process that is killed leaves the old ones or the new
 // ones. No file is written twice.
@@ -75,27 +75,27 @@ type shelf struct {
 	dir    string
 	linger time.Duration
 	serial atomic.Uint64
-	shown  atomic.Pointer[catalogue]
+	shown  atomic.Pointer[register]
 	mu     sync.Mutex // locked by swap
 }
 
 // openShelf opens the shelf in a folder, which it makes if there is none. It removes files
-// that the catalogue does not name: a process that was killed left them.
+// that the register does not name: a process that was killed left them.
 func openShelf(dir string, linger time.Duration) (*shelf, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("the folder for documents: %w", err)
 	}
 	s := &shelf{dir: dir, linger: linger}
-	c := &catalogue{Documents: make(map[string]document)}
-	name := filepath.Join(dir, catalogueName)
+	c := &register{Documents: make(map[string]document)}
+	name := filepath.Join(dir, registerName)
 	text, err := os.ReadFile(name) //nolint:gosec // the folder is the Source's own
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("reading the catalogue of documents: %w", err)
+		return nil, fmt.Errorf("reading the register of documents: %w", err)
 	default:
 		if err := json.Unmarshal(text, c); err != nil {
-			return nil, fmt.Errorf("the catalogue of documents %s cannot be read: %w; remove %s, and all documents are built anew", name, err, dir)
+			return nil, fmt.Errorf("the register of documents %s cannot be read: %w; remove %s, and all documents are built anew", name, err, dir)
 		}
 	}
 	s.serial.Store(c.Serial)
@@ -103,12 +103,12 @@ func openShelf(dir string, linger time.Duration) (*shelf, error) {
 	return s, s.clear(c)
 }
 
-// current is the catalogue of what is on the shelf now.
-func (s *shelf) current() *catalogue { return s.shown.Load() }
+// current is the register of what is on the shelf now.
+func (s *shelf) current() *register { return s.shown.Load() }
 
 // clear removes the files that c does not name.
-func (s *shelf) clear(c *catalogue) error {
-	named := map[string]bool{catalogueName: true}
+func (s *shelf) clear(c *register) error {
+	named := map[string]bool{registerName: true}
 	for _, d := range c.Documents {
 		named[d.File] = true
 		named[d.File+packedSuffix] = d.Packed
@@ -127,10 +127,10 @@ func (s *shelf) clear(c *catalogue) error {
 	return nil
 }
 
-// swap makes the next catalogue from the current one with change, and shows it. It removes
+// swap makes the next register from the current one with change, and shows it. It removes
 // from disk the documents that change removed from c.Documents or replaced there. After an
 // error everything is as it was.
-func (s *shelf) swap(change func(c *catalogue) error) error {
+func (s *shelf) swap(change func(c *register) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.current()
@@ -141,7 +141,7 @@ func (s *shelf) swap(change func(c *catalogue) error) error {
 	maps.DeleteFunc(c.Documents, func(_ string, d document) bool { return s.lingered(&d) })
 	c.Serial = s.serial.Load()
 	if err := s.write(c); err != nil {
-		return fmt.Errorf("writing the catalogue of documents: %w", err)
+		return fmt.Errorf("writing the register of documents: %w", err)
 	}
 	s.shown.Store(c)
 	for path, d := range old.Documents {
@@ -161,22 +161,22 @@ func (s *shelf) lingered(d *document) bool {
 func (s *shelf) sweep() error {
 	for _, d := range s.current().Documents {
 		if s.lingered(&d) {
-			return s.swap(func(*catalogue) error { return nil })
+			return s.swap(func(*register) error { return nil })
 		}
 	}
 	return nil
 }
 
-func (s *shelf) write(c *catalogue) error {
+func (s *shelf) write(c *register) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	// The files of the documents have to be durable before a catalogue names them.
+	// The files of the documents have to be durable before a register names them.
 	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(s.dir, catalogueName), atomicfile.Options{}, text)
+	return atomicfile.WriteBytes(filepath.Join(s.dir, registerName), atomicfile.Options{}, text)
 }
 
 // remove deletes the files of a document. If it fails, clear deletes them at the next start.
@@ -188,14 +188,14 @@ func (s *shelf) remove(d *document) {
 }
 
 // put shows documents. Each replaces the one at its path.
-func (c *catalogue) put(documents ...document) {
+func (c *register) put(documents ...document) {
 	for _, d := range documents {
 		c.Documents[d.Path] = d
 	}
 }
 
 // drop records that documents are no longer named. It skips paths without a document.
-func (c *catalogue) drop(paths ...string) {
+func (c *register) drop(paths ...string) {
 	for _, p := range paths {
 		if d, ok := c.Documents[p]; ok && d.Dropped.IsZero() {
 			d.Dropped = time.Now()
@@ -205,7 +205,7 @@ func (c *catalogue) drop(paths ...string) {
 }
 
 // paths returns the paths of the documents that are named, in order.
-func (c *catalogue) paths() []string {
+func (c *register) paths() []string {
 	var all []string
 	for p, d := range c.Documents {
 		if d.Dropped.IsZero() {

@@ -128,7 +128,7 @@ func TestDiscardedDocuments(t *testing.T) {
 	if got := names(t, s.dir); len(got) != 3 {
 		t.Errorf("the folder has %q", got)
 	}
-	if _, err := e.show(func(*catalogue) error { return errors.New("no") }); err == nil {
+	if _, err := e.show(func(*register) error { return errors.New("no") }); err == nil {
 		t.Error("the edition was shown")
 	}
 	if got := names(t, s.dir); len(got) != 0 || len(s.current().Documents) != 0 {
@@ -136,10 +136,10 @@ func TestDiscardedDocuments(t *testing.T) {
 	}
 }
 
-// A catalogue that can't be read is told, with what to do.
+// A register that can't be read is told, with what to do.
 func TestBrokenCatalogue(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, catalogueName), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, registerName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openShelf(dir, 0); err == nil || !strings.Contains(err.Error(), "built anew") {
@@ -150,7 +150,7 @@ func TestBrokenCatalogue(t *testing.T) {
 // writing is set for the process of TestKilledWhileWriting that is killed.
 const writing = "SOURCE_TEST_WRITING"
 
-// Killed at any moment: what is there after the next start is one catalogue, every
+// Killed at any moment: what is there after the next start is one register, every
 // document of it whole, each change in one list, and nothing else in the folder.
 func TestKilledWhileWriting(t *testing.T) {
 	if state := os.Getenv(writing); state != "" {

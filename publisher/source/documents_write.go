@@ -206,11 +206,11 @@ func (e *edition) discard() {
 }
 
 // show puts the documents of the edition on the shelf, and stores what change makes of the
-// catalogue. It returns the documents; number 0 of a list is the last. After an error they
+// register. It returns the documents; number 0 of a list is the last. After an error they
 // are gone.
-func (e *edition) show(change func(c *catalogue) error) ([]document, error) {
+func (e *edition) show(change func(c *register) error) ([]document, error) {
 	defer e.discard() // nothing, if they are shown
-	err := e.shelf.swap(func(c *catalogue) error {
+	err := e.shelf.swap(func(c *register) error {
 		if err := change(c); err != nil {
 			return err
 		}

@@ -263,7 +263,7 @@ func (s *set) buildResourceDump(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return s.show(e, func(c *catalogue) error {
+		return s.show(e, func(c *register) error {
 			c.History.Dumps = append(c.History.Dumps, x)
 			c.notify(resourcesync.ResourceDump, resourceDumpPath, nil, false)
 			return s.archivist.resourceDumpArchive(e, c)

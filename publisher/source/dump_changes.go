@@ -44,7 +44,7 @@ func (s *set) buildChangeDump(ctx context.Context, snap *Snapshot, p period) err
 	if err != nil {
 		return err
 	}
-	return s.show(e, func(c *catalogue) error {
+	return s.show(e, func(c *register) error {
 		found := false
 		for i := range c.History.Periods {
 			if x := &c.History.Periods[i]; x.Path == p.Path {
@@ -97,7 +97,7 @@ func (s *packager) writeChangeDump(ctx context.Context, e *edition, snap *Snapsh
 // changeDumps writes the Change Dump, of the closed Change Lists that are beside the open
 // one, and the archive, of all of them. A period has no dump if its changes were gone before
 // Change Dumps were enabled. The Change Dump begins after such a period, so it has no hole.
-func (s *archivist) changeDumps(e *edition, c *catalogue) error {
+func (s *archivist) changeDumps(e *edition, c *register) error {
 	var entries, members []resourcesync.Entry
 	var from time.Time
 	hole := false

@@ -54,7 +54,7 @@ func TestWhatADumpLeavesOutIsTold_DOC36_DOC43(t *testing.T) {
 	x.write(map[string]string{"a": "A", "b": "B"})
 	x.build()
 	x.write(map[string]string{"b": "for a moment"})
-	if err := x.sets[0].shelf.swap(func(c *catalogue) error { c.History.Dumps = nil; return nil }); err != nil {
+	if err := x.sets[0].shelf.swap(func(c *register) error { c.History.Dumps = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	x.step(onRing(x.sets[0].buildResourceDump))

@@ -60,7 +60,7 @@ func TestDumpLeavesOutWhatMoved_DOC38(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(x.dir, "d"), info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.shelf.swap(func(c *catalogue) error { c.History.Dumps = nil; return nil }); err != nil {
+	if err := s.shelf.swap(func(c *register) error { c.History.Dumps = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	x.step(onRing(s.buildResourceDump))

@@ -210,7 +210,7 @@ func inFolder(paths []string, folder string) []string {
 
 // inOrder returns the paths of the documents. Each document comes after those that it names:
 // packages and parts, then what lists them, the archives, and the Capability List.
-func inOrder(c *catalogue) []string {
+func inOrder(c *register) []string {
 	rank := func(path string) int {
 		switch {
 		case path == capabilityListPath:

@@ -80,7 +80,7 @@ func (s *set) offset(snap *Snapshot) (uint64, error) {
 		return offset, nil
 	}
 	s.composer.log.Warn("the index was begun anew; what changed before that and is not published never will be", "event", "index_begun_anew", "recorded", recorded)
-	return recorded, s.shelf.swap(func(c *catalogue) error { c.History.Offset = recorded; return nil })
+	return recorded, s.shelf.swap(func(c *register) error { c.History.Offset = recorded; return nil })
 }
 
 // feedFramework records the notices that the framework channel has yet to publish.

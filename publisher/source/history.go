@@ -8,7 +8,7 @@ import (
 )
 
 // history is what the documents of a set need to know about earlier ones. It is stored in
-// the catalogue, so it changes together with them.
+// the register, so it changes together with them.
 type history struct {
 	// Site is the URL that the documents were written for.
 	Site string `json:"site"`

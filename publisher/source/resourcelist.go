@@ -41,7 +41,7 @@ func (s *set) writeDueLists(ctx context.Context, snap *Snapshot) error {
 		return s.expireArchive(c.History.Lists, s.archivist.resourceListArchive)
 	}
 	existed := c.has(resourceListPath)
-	return s.show(e, func(c *catalogue) error {
+	return s.show(e, func(c *register) error {
 		h := &c.History
 		if list.Path != "" {
 			c.drop(h.List.Parts...)

@@ -5,7 +5,7 @@ import "slices"
 // retire drops what an earlier run wrote and this one does not. Nothing would keep those
 // documents in step with the folder, and a client that begins with an old dump would find no
 // changes since.
-func (s *archivist) retire(e *edition, c *catalogue) error {
+func (s *archivist) retire(e *edition, c *register) error {
 	if s.composer.schedule.ResourceList < 0 {
 		c.drop(c.History.List.paths()...)
 		c.History.List = collection{}
@@ -19,7 +19,7 @@ func (s *archivist) retire(e *edition, c *catalogue) error {
 	return nil
 }
 
-func (s *archivist) retireDumps(c *catalogue) {
+func (s *archivist) retireDumps(c *register) {
 	c.drop(changeDumpPath, changeDumpArchivePath)
 	s.dropResourceDumps(c)
 	for i := range c.History.Periods {
@@ -29,7 +29,7 @@ func (s *archivist) retireDumps(c *catalogue) {
 	}
 }
 
-func (s *archivist) dropResourceDumps(c *catalogue) {
+func (s *archivist) dropResourceDumps(c *register) {
 	c.drop(resourceDumpPath, resourceDumpArchivePath)
 	for _, d := range c.History.Dumps {
 		c.drop(d.paths()...)
@@ -39,7 +39,7 @@ func (s *archivist) dropResourceDumps(c *catalogue) {
 
 // retireArchives also drops the Resource List and the dumps, so that they are written anew
 // without the links to their archives.
-func (s *archivist) retireArchives(e *edition, c *catalogue) error {
+func (s *archivist) retireArchives(e *edition, c *register) error {
 	h := &c.History
 	if !c.has(resourceListArchivePath) && !c.has(resourceDumpArchivePath) && !c.has(changeListArchivePath) {
 		return nil

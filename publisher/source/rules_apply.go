@@ -80,7 +80,7 @@ func (s ruler) apply(before, now *Rules, published bool) error {
 		s.set.composer.log.Info("the rules have changed; the resources whose entries do are published as updated", "event", "rules_applied", "resources", n)
 		s.set.moved.Broadcast()
 		e := s.set.shelf.edition()
-		if err := s.set.show(e, func(*catalogue) error { return nil }); err != nil {
+		if err := s.set.show(e, func(*register) error { return nil }); err != nil {
 			return err
 		}
 	}

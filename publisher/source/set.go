@@ -258,9 +258,9 @@ func (p *parts) Create(part int) (io.WriteCloser, string, error) {
 
 // show puts an edition on the shelf, with what change makes of the history, and notifies
 // the framework channel and the hooks.
-func (s *set) show(e *edition, change func(c *catalogue) error) error {
+func (s *set) show(e *edition, change func(c *register) error) error {
 	noticed := s.shelf.current().History.Noticed
-	shown, err := e.show(func(c *catalogue) error {
+	shown, err := e.show(func(c *register) error {
 		c.put(e.documents...)
 		if err := change(c); err != nil {
 			return err
@@ -301,7 +301,7 @@ func written(existed bool) resourcesync.ChangeType {
 
 // notify adds notices about a list or, if it has parts, about these, since nobody is notified
 // of an index (DOC-20).
-func (c *catalogue) notify(capability, path string, parts []string, existed bool) {
+func (c *register) notify(capability, path string, parts []string, existed bool) {
 	if len(parts) == 0 {
 		c.History.notify(notice{Path: path, Capability: capability, Change: written(existed && capability != resourcesync.ResourceDump)})
 	}

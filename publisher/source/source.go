@@ -233,7 +233,7 @@ func (s *set) openShelf(dir string, now address) (err error) {
 	if s.framework != nil {
 		// The shelf may be new. Notices are numbered on from the last one in the outbox.
 		recorded := s.framework.Recorded()
-		err := s.shelf.swap(func(c *catalogue) error {
+		err := s.shelf.swap(func(c *register) error {
 			c.History.Noticed = max(c.History.Noticed, recorded)
 			return nil
 		})
@@ -242,7 +242,7 @@ func (s *set) openShelf(dir string, now address) (err error) {
 		}
 	}
 	e := s.shelf.edition()
-	return s.show(e, func(c *catalogue) error {
+	return s.show(e, func(c *register) error {
 		c.History.Site = s.composer.base
 		return s.archivist.retire(e, c)
 	})
