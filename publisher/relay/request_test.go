@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -116,3 +117,38 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// The digest of a request is stored: a later version has to compute the same one. It does not depend on the
+// order of fields or hashes, or on how a time is written.
+func TestSumStays(t *testing.T) {
+	const (
+		all = `{"change":"updated","url":"https://example.org/a","lastmod":"2026-11-21T10:00:00+01:00","length":0,"hash":"sha-256:` + shaHex + ` md5:d41d8cd98f00b204e9800998ecf8427e",` +
+			`"type":"text/plain","encoding":"gzip","links":[{"rel":"via","href":"https://b.example/","pri":1,"length":2,"hash":"md5:d41d8cd98f00b204e9800998ecf8427e","type":"a/b","encoding":"br","profile":"https://p.example/","modified":"2026-11-21"}]}`
+		same = `[{"links":[{"modified":"2026-11-21T00:00:00Z","profile":"https://p.example/","encoding":"br","type":"a/b","hash":"md5:d41d8cd98f00b204e9800998ecf8427e","length":2,"pri":1,"href":"https://b.example/","rel":"via"}],` +
+			`"encoding":"gzip","type":"text/plain","hash":"md5:d41d8cd98f00b204e9800998ecf8427e sha-256:` + shaHex + `","length":0,"lastmod":"2026-11-21T09:00:00.000Z","url":"https://example.org/a","change":"updated"}]`
+	)
+	of := func(body string) string {
+		t.Helper()
+		changes, err := parseJSON([]byte(body), []string{"https://example.org/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%x", sum(changes))
+	}
+	for body, want := range map[string]string{
+		all:  "5dad90404044d041c6de7305512afbe9541625528a903e311eb90976842a8e74",
+		same: "5dad90404044d041c6de7305512afbe9541625528a903e311eb90976842a8e74",
+		`{"change":"deleted","url":"https://example.org/a"}`: "38678d68c80dafabc044e9da49613873f5d7c2a3b868cab5a458f458db777d2c",
+	} {
+		if got := of(body); got != want {
+			t.Errorf("%s is %s, and must stay %s", body, got, want)
+		}
+	}
+	for _, part := range []string{`"length":0,`, `"type":"text/plain",`, `"pri":1,`, `"length":2,`, `"encoding":"br",`, `"modified":"2026-11-21"`} {
+		if other := strings.Replace(strings.Replace(all, part, "", 1), ",}]", "}]", 1); of(other) == of(all) {
+			t.Errorf("without %s it is the same", part)
+		}
+	}
+}
+
+const shaHex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
