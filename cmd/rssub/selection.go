@@ -33,6 +33,11 @@ func (f *selectionFlags) set(o *destination.Options) {
 
 // leftOut is the text for n entries or files that the selection leaves out.
 func leftOut(n int, s destination.Selection) string {
+	return fmt.Sprintf("%d, by %s", n, selectionText(s))
+}
+
+// selectionText is a selection as flags.
+func selectionText(s destination.Selection) string {
 	var parts []string
 	for _, p := range []struct {
 		name   string
@@ -42,5 +47,5 @@ func leftOut(n int, s destination.Selection) string {
 			parts = append(parts, p.name+" "+v)
 		}
 	}
-	return fmt.Sprintf("%d, by %s", n, strings.Join(parts, " "))
+	return strings.Join(parts, " ")
 }

@@ -38,6 +38,9 @@ func TestSelectionFlags(t *testing.T) {
 	if out := run(cli.ExitOK, "audit"); !strings.Contains(out, "1, by --include "+s.URL+"/a*; they are not compared") {
 		t.Error(out)
 	}
+	if code, out, _ := rssub(t.Context(), "status", "--dir", dir); code != cli.ExitOK || !strings.Contains(out, "selection") || !strings.Contains(out, "--include "+s.URL+"/a*") {
+		t.Errorf("status: %d, %s", code, out)
+	}
 	if run(cli.ExitOK, "sync", "--reselect"); has("gone.txt") || !has("a.txt") {
 		t.Error("--reselect kept the file, or deleted another one")
 	}

@@ -97,6 +97,9 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 	if !st.BaselineAt.IsZero() {
 		row(out, "baseline as of", stamp(st.BaselineAt))
 	}
+	if st.Selection != nil {
+		row(out, "selection", selectionText(*st.Selection))
+	}
 	if st.DeletionsHeld > 0 {
 		row(out, "not deleted", fmt.Sprintf("%d, delayed by --max-delete; if the Source is right, run sync with a larger --max-delete", st.DeletionsHeld))
 		for _, url := range st.Held {

@@ -39,6 +39,8 @@ type SetStatus struct {
 	Failed        int      `json:"failed"`
 	DeletionsHeld int      `json:"deletions_held"`
 	Held          []string `json:"held,omitempty"`
+	// Selection is what the copy has of the Source; nil: everything. Copy.Status does not say it.
+	Selection *Selection `json:"selection,omitempty"`
 }
 
 const (
@@ -68,8 +70,12 @@ func (c *Copy) writeStatus() error {
 		}
 		return sets[name]
 	}
+	var part *Selection
+	if c.selection != nil && !c.selection.All() {
+		part = &c.selection.Selection
+	}
 	for name, st := range setsTable.all(c.state) {
-		of(name).BaselineAt = st.BaselineAt
+		of(name).BaselineAt, of(name).Selection = st.BaselineAt, part
 		if p := c.state.pinned(); !p.IsZero() {
 			of(name).Pinned = &p
 		}

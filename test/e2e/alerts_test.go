@@ -470,7 +470,7 @@ func alertsOfDestination(t *testing.T) (map[string][]string, []trouble) {
 		}
 	}
 	eventually(t, time.Minute, ready(d))
-	gone := newCopyEnd(t, source, t.TempDir())
+	gone := newCopyEnd(t, source, t.TempDir(), "--audit-every=2s")
 	gone.start()
 	eventually(t, time.Minute, ready(gone))
 	anew := func(source string) { // it begins anew, with another copy
@@ -479,6 +479,9 @@ func alertsOfDestination(t *testing.T) (map[string][]string, []trouble) {
 		gone.start()
 	}
 	return map[string][]string{"rshub": {h.admin}, "rspub": {s.admin}, "rssub": {d.admin, gone.admin}}, []trouble{
+		{[]string{"RssubCopyWasWrong"}, func() {
+			must(t, os.WriteFile(filepath.Join(gone.args[4], "stray"), []byte("x"), 0o600))
+		}, nil},
 		{[]string{"RssubForged"}, func() {
 			var subs struct {
 				Items []struct{ Callback string }
