@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rshub/rshub/test/ports"
 )
 
 var resyncRows = []row{
 	{"resync-sync", "`--baseline`, `--incremental`, also over rotations of the Change List, and `--audit` of what `rspub serve` publishes: the copy is the folder, byte by byte", resyncSync},
+	{"resync-sync at a hub", "`--incremental --changelist-uri` with the changes since a time, from `rshub` and then from `rspub` itself: the copy is the folder, byte by byte", resyncAtHub},
 	{"resync, the library", "reads the Source Description, Capability List, lists, dumps with the manifests of their packages, and archives of `rspub serve`", resyncLibrary},
 	{"resync-build", "writes a Source's documents, which `rshub validate` accepts; `rssub sync` copies from them, follows the Change List, and `rssub audit` finds the copy in sync", resyncBuild},
 	{"resync-simulator", "a Source that changes all the time: `rssub sync` copies it, follows its Change List, and `rssub audit` finds the copy in sync", resyncSimulator},
@@ -92,6 +95,44 @@ func resyncSync(t *testing.T, c *checks) string {
 		t.Fatalf("--audit printed:\n%s", out)
 	}
 	c.ok("--audit with hashes says IN SYNC")
+	return version
+}
+
+// resyncAtHub has resync-sync read the changes since a time from a hub, and then from the topic of
+// the Source. The client is as it is; only the address of the Change List is given.
+func resyncAtHub(t *testing.T, c *checks) string {
+	py, env := python(t, resyncModules, *resyncDir)
+	version := resyncVersion(t, py, env)
+	h := startHub(t, "")
+	s := startSource(t, "", map[string]string{"one.txt": "one", "sub/two words.txt": "two", "gone.txt": "gone"}, "--hub", h.url)
+	lists(t, http.DefaultClient, s.url+"resourcelist.xml", "one.txt", "two%20words.txt", "gone.txt")
+	dir := t.TempDir()
+	sync := func(args ...string) {
+		t.Helper()
+		runs(t, dir, env, py, append([]string{inResync("resync-sync")}, append(args, s.url, "copy")...)...)
+	}
+	sync("--baseline")
+	since := "since=" + time.Now().UTC().Format(time.RFC3339Nano)
+	for _, from := range []struct{ who, at string }{
+		{"the hub", h.url + "?hub.topic=" + url.QueryEscape(s.url+"changes/") + "&" + since},
+		{"the Source", s.url + "changes/?" + since},
+	} {
+		s.write(t, "one.txt", "one, changed for "+from.who)
+		s.write(t, "for "+from.who+".txt", "new")
+		gone := "gone.txt"
+		if from.who == "the Source" {
+			gone = "for the hub.txt"
+		}
+		must(t, os.Remove(filepath.Join(s.dir, gone)))
+		lists(t, http.DefaultClient, from.at, url.PathEscape("for "+from.who+".txt"), "one.txt", `change="deleted"`, url.PathEscape(gone))
+		time.Sleep(time.Second) // the client compares whole seconds
+		sync("--incremental", "--delete", "--changelist-uri", from.at)
+		want, have := tree(t, s.dir), tree(t, filepath.Join(dir, "copy", "data"))
+		if fmt.Sprint(want) != fmt.Sprint(have) {
+			t.Fatalf("from %s: the copy has %v, and the folder %v", from.who, have, want)
+		}
+		c.ok("from %s: the copy is the folder", from.who)
+	}
 	return version
 }
 
