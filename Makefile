@@ -63,7 +63,7 @@ sources: ## Follow SOURCES=200 in one process, a tenth of them hanging, gone or 
 	$(GO) test -count=1 -v -run TestManySources ./cmd/rssub -args -sources=$(or $(SOURCES),200)
 
 interop: ## Run programs of other makes against ours; RESYNC=, SIMULATOR= name checkouts, UPDATE=1 writes the results
-	@for p in nginx caddy haproxy; do tools/need $$p; done
+	@for p in nginx caddy haproxy java php; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 30m -run TestInterop ./test/interop -args -interop $(if $(RESYNC),-resync=$(abspath $(RESYNC))) $(if $(SIMULATOR),-simulator=$(abspath $(SIMULATOR))) $(if $(UPDATE),-update)
 
 page: ## Look at the page of hubs in many states with Chromium; RUN=regexp picks some, UPDATE=1 writes docs/pictures

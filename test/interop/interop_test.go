@@ -31,7 +31,7 @@ type row struct {
 	run        func(t *testing.T, c *checks) (version string)
 }
 
-var rows = slices.Concat(resyncRows, museumRows, nodeRows, streamRows, proxyRows)
+var rows = slices.Concat(resyncRows, museumRows, nodeRows, relayRows, streamRows, proxyRows)
 
 // checks counts the checks of a row that passed.
 type checks struct {
