@@ -177,6 +177,32 @@ func TestChangeDumpsWithAHole(t *testing.T) {
 	s.same(dir)
 }
 
+// A Source with nothing but a Change Dump has what its packages say: all of it, whenever the first one begins. What
+// falls into a hole is lost, and everything after it is copied.
+func TestChangeDumpAlone(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	d := dumpsChanges(s)
+	s.offers = []string{resourcesync.ChangeDump}
+	d.add(0, 100, change{50, "a", "a"}, change{60, "b", "b"})
+	d.add(100, 200, change{150, "b", ""}, change{151, "c", "c"})
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
+		t.Errorf("%v %+v", err, r)
+	}
+	s.same(dir)
+	d.add(200, 300, change{250, "lost", "no package has it"})
+	delete(s.files, "lost")
+	d.add(300, 400, change{350, "d", "d"})
+	d.entries = append(d.entries[:2], d.entries[3])
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 {
+		t.Errorf("behind a hole: %v %+v", err, r)
+	}
+	s.same(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 0 || s.gets["/part3.zip"] != 1 {
+		t.Errorf("once more: %v %+v", err, r)
+	}
+}
+
 // freezeList has the Resource List stay as it is.
 func (s *source) freezeList() {
 	s.t.Helper()

@@ -62,7 +62,7 @@ func (l *lists) changeDumps(ctx context.Context, set namedSet, address string, s
 			return err
 		case !e.Until.IsZero() && !e.Until.After(since):
 			continue
-		case e.From.After(until) && until.After(firstInstant):
+		case e.From.After(until) && until.After(firstInstant): // before the first package is nothing
 			return &holeError{address, until, e.From}
 		}
 		until = later(until, e.Until)

@@ -212,7 +212,14 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 		if err := s.state.putSet(set.name, st); err != nil {
 			return since, err
 		}
-		st, err = s.newBaseline(ctx, set, st, t)
+		if st, err = s.newBaseline(ctx, set, st, t); err == nil && st.From == "" { // there is no list: go on behind the hole
+			s.log.Error("changes were missed, and the Source has no list from which they can be repaired", "event", "changes_lost", "set", set.name, "error", hole)
+			st.DumpsUntil = hole.until
+			if err := s.state.putSet(set.name, st); err != nil {
+				return since, err
+			}
+			return s.pullChangeDumps(ctx, set, st, t)
+		}
 	}
 	return st.DumpsUntil, err
 }
