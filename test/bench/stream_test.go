@@ -224,7 +224,8 @@ func idle(b *testing.B, secure bool) {
 }
 
 // memoryOfEach returns how much memory of this process each connection of an order takes, in KiB. Then it
-// reports the processor's share of half a minute, if they are the hub's, and closes them.
+// reports the share of a processor that they take in half a minute, and closes them. The last report counts:
+// that of the hub's.
 func memoryOfEach(b *testing.B, r *readers, o order) float64 {
 	b.Helper()
 	before := resident(b)
