@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +21,17 @@ import (
 // that off, and answers the others as then does.
 type tailHub struct {
 	*httptest.Server
+	mu      sync.Mutex // a request of the case before can still be there
 	events  []string
 	streams int
 	then    func(http.ResponseWriter, *http.Request)
+}
+
+// answer has the hub answer so, once its stream with events was read.
+func (h *tailHub) answer(then func(http.ResponseWriter, *http.Request), events ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.then, h.events = then, events
 }
 
 func newTailHub(t *testing.T) *tailHub {
@@ -33,6 +42,8 @@ func newTailHub(t *testing.T) *tailHub {
 }
 
 func (h *tailHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case r.URL.Path == "/topic":
 		w.Header().Set("Link", fmt.Sprintf(`<%s/topic>; rel="self", <%[1]s/>; rel="hub"`, h.URL))
@@ -87,17 +98,17 @@ func TestTailPrints(t *testing.T) {
 	}
 	for _, json := range []bool{false, true} {
 		h := newTailHub(t)
-		h.events = []string{
+		events := []string{
 			h.event("application/xml", `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`+
 				`<rs:md capability="change-notification" from="2026-01-01T00:00:00Z" until="2026-01-01T00:01:00Z"/>`+changes.String()+`</urlset>`),
 			h.event("text/plain", "hello\nGAP forged"),
 			fmt.Sprintf("event: gap\ndata: {\"topic\":%q,\"from\":\"2026-01-01T00:01:00Z\",\"until\":\"2026-01-01T00:02:00Z\",\"reason\":\"retention\"}\n", h.URL+"/topic"),
 		}
 		last := ""
-		h.then = func(w http.ResponseWriter, r *http.Request) {
+		h.answer(func(w http.ResponseWriter, r *http.Request) {
 			last = r.Header.Get("Last-Event-ID")
 			refuses(404, "history-off", "It has none.")(w, r)
-		}
+		}, events...)
 		args := map[bool][]string{true: {"--json"}}[json]
 		code, out, errs := h.tail(t, args...)
 		if code != cli.ExitRefused || last != "p2" || !strings.Contains(errs, "Reading "+h.URL+"/topic from "+h.URL+"/.") || !strings.Contains(errs, "It has none.") {
@@ -148,9 +159,10 @@ func TestTailExplains(t *testing.T) {
 		"Is it the URL of a topic?":                              {nil, []string{h.URL + "/nothing"}, cli.ExitNotFound},
 		"33 topics are too many; give at most 32":                {nil, strings.Split(strings.Repeat(h.URL+"/topic ", 32), " ")[:32], cli.ExitUsage},
 	} {
-		if h.then = c.then; c.then == nil {
-			h.then = refuses(404, "unknown-topic", "Nothing.")
+		if c.then == nil {
+			c.then = refuses(404, "unknown-topic", "Nothing.")
 		}
+		h.answer(c.then)
 		if code, out, errs := h.tail(t, c.args...); code != c.code || !strings.Contains(errs, says) || out != "" || strings.Contains(errs, "secret") {
 			t.Errorf("%d, want %d with %q: %s%s", code, c.code, says, out, errs)
 		}
