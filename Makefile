@@ -53,6 +53,8 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 readers of streams, and whole chains; it prints its seeds. PAUSE=20ms: publishes of each Source come closer
 	@tools/need redis-server
 	$(GO) test -count=1 -v -run 'TestLeases$$' ./delivery -args -lease-depth=6
+	$(GO) test -count=1 -v -run TestRelayIsKilled ./cmd/rspub -args -relayed=1000
+	$(GO) test -count=1 -v -run 'TestReflector$$' ./internal/program/app -args -reflected=5000
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 -readers=200 $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
 
 alerts: ## Cause the trouble of every alert, and see it fire on a Prometheus; RUN=name picks one trial

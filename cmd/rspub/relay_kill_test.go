@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -218,11 +219,13 @@ func (r *relays) kill() {
 	}
 }
 
-// The examples publish 300 changes each while the hub is down, and the relay is killed again and
+var relayedFlag = flag.Int("relayed", 300, "changes that each example publishes through the relay")
+
+// The examples publish many changes each (-relayed) while the hub is down, and the relay is killed again and
 // again after the changes are on disk and before it answers. When the hub is back, its subscriber
 // gets all, in order, each once (SRC-08, SRC-09).
 func TestRelayIsKilled_SRC08_SRC09(t *testing.T) {
-	const changes = 300
+	changes := *relayedFlag
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
