@@ -480,7 +480,9 @@ func alertsOfDestination(t *testing.T) (map[string][]string, []trouble) {
 	}
 	return map[string][]string{"rshub": {h.admin}, "rspub": {s.admin}, "rssub": {d.admin, gone.admin}}, []trouble{
 		{[]string{"RssubCopyWasWrong"}, func() {
-			must(t, os.WriteFile(filepath.Join(gone.args[4], "stray"), []byte("x"), 0o600))
+			files, err := filepath.Glob(filepath.Join(gone.args[4], "*", "data", "*"))
+			must(t, err)
+			must(t, os.WriteFile(files[0], []byte("damaged"), 0o600))
 		}, nil},
 		{[]string{"RssubForged"}, func() {
 			var subs struct {
