@@ -491,7 +491,7 @@ func alertsOfDestination(t *testing.T) (map[string][]string, []trouble) {
 			h.api("/api/v1/subscriptions", &subs)
 			at := slices.IndexFunc(subs.Items, func(s struct{ Callback string }) bool { return strings.Contains(s.Callback, d.addr) })
 			for range 25 {
-				_, _ = try(t.Context(), http.MethodPost, subs.Items[at].Callback, http.Header{"Content-Type": {"application/xml"}}, []byte("<urlset/>"))
+				do(t, http.MethodPost, subs.Items[at].Callback, http.Header{"Content-Type": {"application/xml"}}, []byte("<urlset/>")).want(t, http.StatusUnauthorized)
 			}
 		}, nil},
 		{[]string{"RssubResourcesFail"}, func() {
