@@ -62,7 +62,7 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 	if err != nil {
 		return err
 	}
-	a := answer{s: s, turn: turn, topic: topic, plan: p, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
+	a := answer{s: s, turn: turn, topic: topic, plan: p, asked: s.asked(r, topic), within: q.Index, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
 	if err := a.findUp(r.Context()); err != nil {
 		return err
 	}
@@ -109,6 +109,9 @@ func (s *Service) plan(ctx context.Context, topic string, q Query) (*plan, error
 	default:
 		err = p.since(ctx, q.Since)
 	}
+	if q.Index != "" {
+		p.plan.first() // an index is in no other one
+	}
 	return &p.plan, err
 }
 
@@ -131,6 +134,8 @@ type answer struct {
 	topic  string
 	plan   *plan
 	up     string // the Capability List
+	asked  string // the question, as Query.Index has it
+	within string // Query.Index of a part; empty: the answer is no part
 	closed bool   // the document says when it ends
 	gzip   bool
 }
@@ -161,10 +166,14 @@ func (a *answer) findUp(ctx context.Context) error {
 
 // head is that of the document with an interval. An open one has no until.
 func (a *answer) head(from, until time.Time) resourcesync.Head {
-	return resourcesync.Head{
+	h := resourcesync.Head{
 		Capability: resourcesync.ChangeList, From: from, Until: until,
 		Links: []resourcesync.Link{{Rel: "up", Href: a.up}},
 	}
+	if a.within != "" {
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: a.s.o.HubURL + "?" + a.within})
+	}
+	return h
 }
 
 // index reports whether the answer is an index.
@@ -189,8 +198,12 @@ func (a *answer) headers(h http.Header, fixed bool) {
 	if a.plan.after != nil {
 		h.Add(HeaderGap, a.plan.after.String())
 	}
-	if a.plan.after != nil {
-		h.Set("Link", "<"+a.s.url(a.topic, paramAfter, PositionOf(a.topic, a.plan.end).String())+`>; rel="next"`)
+	if !a.plan.open() {
+		next := []string{paramAfter, PositionOf(a.topic, a.plan.end).String()}
+		if a.plan.more {
+			next = append(next, paramIndex, a.within)
+		}
+		h.Set("Link", "<"+a.s.url(a.topic, next...)+`>; rel="next"`)
 	}
 	h.Set("Cache-Control", recheck)
 	if fixed {
@@ -255,7 +268,7 @@ func (a *answer) writeIndex(w io.Writer) error {
 	}
 	for i := range a.plan.parts {
 		p, closed := &a.plan.parts[i], a.closed || i+1 < len(a.plan.parts)
-		e := resourcesync.Entry{Loc: a.s.partURL(a.topic, p, closed), From: p.from}
+		e := resourcesync.Entry{Loc: a.s.partURL(a.topic, p, closed, a.asked), From: p.from}
 		if closed {
 			e.Until = p.until
 		}

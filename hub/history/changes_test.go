@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/store/storetest"
@@ -350,6 +352,9 @@ func TestIndex_MEM02(t *testing.T) {
 		cached := part.Header().Get("Cache-Control") == forever
 		ph, locs := w.list(part)
 		all = append(all, locs...)
+		if index, _ := ph.Link("index"); index.Href != w.url(topic, paramSince, minute(1).Format(time.RFC3339)) {
+			t.Errorf("part %d is in the index %s", n, index.Href)
+		}
 		if last := n == 4; !ph.From.Equal(e.From) || !ph.Until.Equal(e.Until) || cached == last || ph.Until.IsZero() != last {
 			t.Errorf("part %d is %v to %v, cached %t; the index says %v to %v", n, ph.From, ph.Until, cached, e.From, e.Until)
 		}
@@ -382,6 +387,80 @@ func TestIndex_MEM02(t *testing.T) {
 	w.trim(3)
 	if _, err := w.get(before[0]); !errors.Is(err, ErrGone) {
 		t.Errorf("a part that was trimmed: %v", err)
+	}
+}
+
+// The open part of an index that grows too long ends, and never becomes an index itself: its index and its
+// next page name what follows.
+func TestOpenPartGrows_DOC40(t *testing.T) {
+	w := newWorld(t)
+	w.limits = limits{changes: 2, bytes: 1 << 20}
+	for i := range 3 {
+		w.publish(minute(i), minute(i+1), fmt.Sprint("a", i), fmt.Sprint("b", i))
+	}
+	index, err := w.get(w.url(topic, paramAfter, earliest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for e, err := range resourcesync.NewReader(index.Body, resourcesync.ReadOptions{Strict: true}).Entries() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = e.Loc
+	}
+	rec, err := w.get(last)
+	w.want(rec, err, "a2 b2", minute(2), open)
+	w.publish(minute(3), minute(4), "a3", "b3")
+	rec, err = w.get(last)
+	w.want(rec, err, "a2 b2", minute(2), minute(3))
+	if got := rec.Header().Get(HeaderUntil); got != "2026-01-02T00:03:00Z" {
+		t.Errorf("%s is %s", HeaderUntil, got)
+	}
+	next, _, _ := strings.Cut(strings.TrimPrefix(rec.Header().Get("Link"), "<"), ">")
+	rec, err = w.get(next)
+	w.want(rec, err, "a3 b3", minute(3), open)
+}
+
+// Every document that the hub makes passes its own strict check, and agrees with the one that lists it
+// (DOC-30, DOC-32, DOC-39, DOC-40), however its reader wrote the question.
+func TestDocumentsPassTheStrictCheck_DOC40(t *testing.T) {
+	w := newWorld(t)
+	w.limits = limits{changes: 3, bytes: 1 << 20}
+	for i := range 5 {
+		w.publish(minute(i), minute(i+1), fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i))
+	}
+	hub := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		rec, err := w.get(r.URL.String())
+		if err != nil {
+			http.Error(to, err.Error(), http.StatusBadRequest)
+			return
+		}
+		maps.Copy(to.Header(), rec.Header())
+		_, _ = to.Write(rec.Body.Bytes())
+	}))
+	defer hub.Close()
+	w.o.HubURL = hub.URL + "/"
+	for question, documents := range map[string]int{
+		"since=2026-01-02T00:01:00Z&hub.topic=" + topic:                           5,
+		w.url(topic, paramSince, "2026-01-02T00:01:00Z")[len(w.o.HubURL)+1:]:      5,
+		w.url(topic, paramAfter, earliest)[len(w.o.HubURL)+1:]:                    6,
+		w.url(topic, paramSince, "2026-01-02T00:04:30Z")[len(w.o.HubURL)+1:]:      1,
+		w.url(topic, paramSince, "2026-01-02T00:05:00Z")[len(w.o.HubURL)+1:]:      1,
+		w.url(topic, paramDescribe, "capabilitylist")[len(w.o.HubURL)+1:]:         7,
+		w.url(topic, paramDescribe, resourcesync.Description)[len(w.o.HubURL)+1:]: 8,
+	} {
+		n := 0
+		valid, err := examine.CheckDocument(t.Context(), w.o.HubURL+"?"+question, examine.Options{Client: hub.Client(), Strict: true, Follow: true}, func(d *examine.Document) error {
+			n++
+			for _, f := range d.Findings {
+				t.Errorf("%s: %s: %s", question, d.File, f.Message)
+			}
+			return nil
+		})
+		if !valid || err != nil || n != documents {
+			t.Errorf("%s: valid %t, %v, with %d documents, want %d", question, valid, err, n, documents)
+		}
 	}
 }
 
@@ -621,7 +700,12 @@ func TestParseQuery(t *testing.T) {
 		"hub.topic=": "hub.topic", "hub.topic=a&since=yesterday": "since", "hub.topic=a&since=2026&since=2027": "since",
 		"hub.topic=a&after=x": "after", "hub.topic=a&to=" + at: "to", "hub.topic=a&id=1": "id", "hub.topic=a&form=x": "form",
 		"hub.topic=a&since=2026&latest": "latest", "hub.topic=a&describe=x": "describe", "hub.topic=a&after=" + at + "&to=y": "to",
-		strings.Repeat("hub.topic=a&", 33) + many(33): "hub.topic",
+		strings.Repeat("hub.topic=a&", 33) + many(33):                                            "hub.topic",
+		"hub.topic=a&since=2026&index=" + url.QueryEscape("hub.topic=a&since=2026"):              "index",
+		"hub.topic=a&after=" + at + "&index=" + url.QueryEscape("hub.topic=b&since=2026"):        "index",
+		"hub.topic=a&after=" + at + "&index=" + url.QueryEscape("hub.topic=a&latest"):            "index",
+		"hub.topic=a&after=" + at + "&index=" + url.QueryEscape("hub.topic=a&since=2026&\n"):     "index",
+		"hub.topic=a&after=" + at + "&index=" + url.QueryEscape("hub.topic=a&since=2026&index="): "index",
 	} {
 		values, err := url.ParseQuery(query)
 		if err != nil {

@@ -52,11 +52,20 @@ type plan struct {
 	// not end at a gap, and to is zero, the answer is open: the topic goes on.
 	before []*Gap
 	after  *Gap
+	// more: another part follows, which the index of the answer names.
+	more bool
 	// end is the anchor of the last notification, or the one after which nothing is new.
 	end journal.Anchor
 }
 
-func (p *plan) open() bool { return p.after == nil }
+func (p *plan) open() bool { return p.after == nil && !p.more }
+
+// first leaves the first part.
+func (p *plan) first() {
+	if len(p.parts) > 1 {
+		p.parts, p.end, p.after, p.more = p.parts[:1], p.parts[0].last, nil, true
+	}
+}
 
 // gaps names all gaps.
 func (p *plan) gaps() (all []string) {

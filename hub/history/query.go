@@ -2,8 +2,10 @@ package history
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +20,7 @@ const (
 	paramSince    = "since"    // an instant: what ends after it
 	paramAfter    = "after"    // a Position, "earliest" or an instant
 	paramTo       = "to"       // a Position; with after, in the addresses of closed parts
+	paramIndex    = "index"    // the question whose answer is the index of a part; in the addresses of parts
 	paramID       = "id"       // one notification
 	paramLatest   = "latest"   // the newest one
 	paramDescribe = "describe" // "capabilitylist" or "description"
@@ -44,10 +47,12 @@ type Query struct {
 	// After is the position of after; To is that of to. Nil: there is none.
 	After, To Position
 	Earliest  bool // after=earliest
-	ID        uuid.UUID
-	Latest    bool
-	Describe  string
-	Meta      bool // form=meta
+	// Index is that of index: the query with which the index of a part was asked for. Empty: there is none.
+	Index    string
+	ID       uuid.UUID
+	Latest   bool
+	Describe string
+	Meta     bool // form=meta
 }
 
 // ParseQuery reads a question. The error is a *QueryError.
@@ -64,7 +69,7 @@ func ParseQuery(values url.Values) (q Query, err error) {
 		return q, &QueryError{paramTopic, fmt.Sprintf("is given %d times; a stream has up to %d topics", len(q.Topics), MaxTopics)}
 	}
 	for name, read := range map[string]func(string) error{
-		paramSince: q.since, paramAfter: q.after, paramTo: q.to, paramID: q.id, paramDescribe: q.describe, paramForm: q.form,
+		paramSince: q.since, paramAfter: q.after, paramTo: q.to, paramIndex: q.index, paramID: q.id, paramDescribe: q.describe, paramForm: q.form,
 		paramLatest: func(string) error { q.Latest = true; return nil },
 	} {
 		all := values[name]
@@ -95,8 +100,10 @@ func (q *Query) together(values url.Values) error {
 		}
 		which = name
 	}
-	if values.Has(paramTo) && q.After == nil {
-		return &QueryError{paramTo, "needs after with a position"}
+	for _, name := range []string{paramTo, paramIndex} {
+		if values.Has(name) && q.After == nil {
+			return &QueryError{name, "needs after with a position"}
+		}
 	}
 	return nil
 }
@@ -127,6 +134,37 @@ func (q *Query) to(v string) (err error) {
 		return &QueryError{paramTo, "has to be a position that the hub gave out"}
 	}
 	return nil
+}
+
+func (q *Query) index(v string) (err error) {
+	values, err := url.ParseQuery(v)
+	var of Query
+	if err == nil && isPlain(v) && !values.Has(paramTo) && !values.Has(paramIndex) {
+		of, err = ParseQuery(values)
+	}
+	if err != nil || !slices.Equal(of.Topics, q.Topics) || of.Since.IsZero() && of.After == nil && !of.Earliest {
+		return &QueryError{paramIndex, "has to be the question for an index of the topic, as the hub gave it out"}
+	}
+	q.Index = v
+	return nil
+}
+
+// isPlain reports whether a query has only characters that an address may have as they are.
+func isPlain(query string) bool {
+	return !strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) })
+}
+
+// asked returns the question of a request, as Query.Index has it.
+func (s *Service) asked(r *http.Request, topic string) string {
+	if isPlain(r.URL.RawQuery) {
+		return r.URL.RawQuery
+	}
+	values := r.URL.Query()
+	name := paramAfter
+	if values.Has(paramSince) {
+		name = paramSince
+	}
+	return strings.TrimPrefix(s.url(topic, name, values.Get(name)), s.o.HubURL+"?")
 }
 
 func (q *Query) id(v string) (err error) {
@@ -161,14 +199,14 @@ func (s *Service) url(topic string, params ...string) string {
 	return b
 }
 
-// partURL returns the address of what follows an anchor, up to another one if the part is
-// closed.
-func (s *Service) partURL(topic string, p *part, closed bool) string {
+// partURL returns the address of what follows an anchor, up to another one if the part is closed. Index is
+// the question with which the reader found it.
+func (s *Service) partURL(topic string, p *part, closed bool, index string) string {
 	params := []string{paramAfter, PositionOf(topic, p.after).String()}
 	if closed {
 		params = append(params, paramTo, PositionOf(topic, p.last).String())
 	}
-	return s.url(topic, params...)
+	return s.url(topic, append(params, paramIndex, index)...)
 }
 
 // place returns the anchor of a position in a topic. A position of other topics is before the
