@@ -70,6 +70,8 @@ var table = map[string]room{
 	// Files that are replaced whole or not at all, and durable databases in one file.
 	"internal/base/atomicfile": {layer: "0"},
 	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
+	// Where the files of a copy come from, for a Source over it.
+	"internal/base/originlog": {layer: "0b", may: "internal/base/atomicfile"},
 	// Sizes, shares and times as people write them.
 	"internal/base/quantity": {layer: "0"},
 	// Files of keys and values, with the line of everything that is wrong.
@@ -94,10 +96,10 @@ var table = map[string]room{
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source": {layer: "1b", may: "internal/base/negotiate publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
+	"publisher/source": {layer: "1b", may: "internal/base/negotiate internal/base/originlog publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
 	// How applications in other languages hand over changes.
 	"publisher/relay":        {layer: "1c", may: "publisher/source resourcesync internal/base/browser internal/base/strictjson"},
-	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
+	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/originlog internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 

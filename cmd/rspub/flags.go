@@ -99,6 +99,7 @@ type setFlags struct {
 	ruleFiles    []ruleFile // of rules, once resolve has read them
 	hidden       bool
 	hiddenAllow  []string
+	via          bool
 	rescan       cli.Span
 	settle       cli.Span
 	maxDeleted   float64
@@ -116,13 +117,14 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "`PATTERN` of files to leave out, as in a .gitignore; repeatable (default: what version control, editors and desktops keep in folders; an empty one: nothing)")
 	flags.BoolVar(&f.hidden, "hidden", false, "also publish names that begin with a dot, such as .env and .ssh (default: of these, only .well-known/)")
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
+	flags.BoolVar(&f.via, "via", true, "if rssub keeps the folder as a copy, link each file to its address at the Source that published it first")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` without changes after which a file counts as written")
 	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "safety stop: if more than this `FRACTION` of the resources, such as 50% or 0.5, is missing in one scan (an unmounted disk, for example), publish no deletions")
 }
 
 // resolve returns the sets.
 func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
-	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted, Hidden: f.hidden, HiddenAllow: f.hiddenAllow}
+	options := source.FolderOptions{Settle: time.Duration(f.settle), Rescan: time.Duration(f.rescan), MaxDeleted: f.maxDeleted, Hidden: f.hidden, HiddenAllow: f.hiddenAllow, NoVia: !f.via}
 	if f.ignore != nil {
 		options.Ignore = []string{}
 		for _, p := range f.ignore {

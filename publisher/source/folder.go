@@ -41,6 +41,9 @@ type FolderOptions struct {
 	// Ignore are patterns of what else is left out, as lines of a .gitignore; nil
 	// means DefaultIgnore, and an empty list nothing. See docs/publisher.md.
 	Ignore []string
+	// NoVia leaves out the links from the files of a copy that rssub keeps to where they come
+	// from.
+	NoVia bool
 	// Settle is how long a file must stay unchanged before it counts as written; 0 means
 	// DefaultSettle. With less, every file is hashed twice.
 	Settle time.Duration
@@ -103,6 +106,7 @@ type Folder struct {
 	excluded map[string]bool // paths below dir
 	pending  *pending
 	watch    *watch
+	vias     *vias
 
 	running   sync.Mutex  // held by Run and Scan
 	accept    atomic.Bool // what is gone may be published as deleted, once
@@ -135,6 +139,7 @@ func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
 	if disk.Marked(os.Lstat, dir) {
 		return nil, errState(dir)
 	}
+	f.vias = newVias(dir, &o)
 	f.watch = &watch{root: dir, log: o.Log, happened: f.happened, lost: f.lost}
 	if f.rules, err = parseRules(o.Ignore); err != nil {
 		return nil, err
@@ -247,6 +252,13 @@ func (f *Folder) Run(ctx context.Context) error {
 	}
 	defer f.running.Unlock()
 	f.watch.on = true
+	if f.vias != nil {
+		followed, stop := context.WithCancel(ctx)
+		var following sync.WaitGroup
+		following.Go(func() { f.vias.follow(followed, f.pending) })
+		defer following.Wait()
+		defer stop()
+	}
 	defer func() {
 		f.watch.end()
 		f.watch.on = false

@@ -59,6 +59,7 @@ func (f *Folder) Status() FolderStatus {
 // start begins a Run or Scan.
 func (f *Folder) start() {
 	f.begun, f.scanned = time.Now(), false
+	f.vias.refresh(f.pending)
 	f.pending.everything(f.begun)
 }
 
@@ -83,6 +84,7 @@ func (f *Folder) wait(ctx context.Context) error {
 // turn looks at what is due.
 func (f *Folder) turn(ctx context.Context) error {
 	defer f.reportSlow()
+	f.vias.refresh(f.pending)
 	if paths, all := f.pending.due(time.Now()); len(paths) > 0 || all {
 		// Something may have happened to the folder itself.
 		if err := f.lookAt(ctx, paths, all || slices.Contains(paths, "")); err != nil {

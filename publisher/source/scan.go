@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rshub/rshub/internal/base/disk"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // ErrFolder is wrapped by the errors of Scan and Status if the folder itself can't be read.
@@ -48,6 +49,7 @@ type pass struct {
 type job struct {
 	path string
 	seen stat
+	had  []resourcesync.Link // that the index has
 }
 
 // lost is a path that the index has and the folder seems not to have.
@@ -233,13 +235,17 @@ func (p *pass) file(ctx context.Context, path string, seen stat, known *record) 
 		}
 	}
 	if known != nil && known.stat == seen && !known.racy {
-		return nil
+		return p.relink(ctx, known)
 	}
 	if !p.f.pending.settled(path, seen, time.Now()) {
 		return nil
 	}
+	j := job{path: path, seen: seen}
+	if known != nil {
+		j.had = known.Links
+	}
 	select {
-	case p.jobs <- job{path, seen}:
+	case p.jobs <- j:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

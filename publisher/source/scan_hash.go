@@ -101,7 +101,7 @@ func (p *pass) hashFile(ctx context.Context, j job, buf []byte) (*record, error)
 		return nil, err
 	}
 	r := &record{stat: j.seen, racy: begun.Sub(j.seen.changed.time()) < racyWindow}
-	r.Resource = Resource{Path: j.path, ModTime: modTime(j.seen.mtime), Length: j.seen.size, MediaType: MediaType(j.path, first), Guessed: true}
+	r.Resource = Resource{Path: j.path, ModTime: modTime(j.seen.mtime), Length: j.seen.size, MediaType: MediaType(j.path, first), Guessed: true, Links: p.f.vias.of(j.path, j.had)}
 	d := h.Digests()
 	copy(r.SHA256[:], d.Sum(resourcesync.SHA256))
 	copy(r.MD5[:], d.Sum(resourcesync.MD5))

@@ -46,7 +46,7 @@ func TestHashOfAFileThatChanges(t *testing.T) {
 			}
 		}}
 		p := &pass{f: r.Folder, root: root, documents: outputs{root: root}}
-		rec, err := p.hashFile(ctx, job{"a", statOf(info)}, make([]byte, 4))
+		rec, err := p.hashFile(ctx, job{path: "a", seen: statOf(info)}, make([]byte, 4))
 		switch {
 		case name == "" && (err != nil || rec.SHA256 != shaOf("123456789")):
 			t.Errorf("untouched: %+v, %v", rec, err)
@@ -57,7 +57,7 @@ func TestHashOfAFileThatChanges(t *testing.T) {
 			continue
 		}
 		// Nor is one that is not any more as it was seen.
-		if _, err := p.hashFile(t.Context(), job{"a", statOf(info)}, make([]byte, 4)); err == nil {
+		if _, err := p.hashFile(t.Context(), job{path: "a", seen: statOf(info)}, make([]byte, 4)); err == nil {
 			t.Errorf("%s before: no error", name)
 		}
 	}

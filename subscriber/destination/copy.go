@@ -124,6 +124,9 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.tree.folds = c.tree.probeFolding()
+	if err := c.state.openOrigins(filepath.Join(c.o.Dir, stateName)); err != nil {
+		return err
+	}
 	return errors.Join(c.tree.rename(), c.reconciler.forgetUnselected())
 }
 
@@ -163,7 +166,7 @@ func (c *Copy) cleanUp() error {
 func (c *Copy) Close() error {
 	var err error
 	if c.state != nil {
-		err = errors.Join(c.writeStatus(), c.state.db.Close())
+		err = errors.Join(c.writeStatus(), c.state.origins.log.Close(), c.state.db.Close())
 	}
 	if c.reconciler != nil {
 		err = errors.Join(err, c.reconciler.handover.close())

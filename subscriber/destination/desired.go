@@ -30,6 +30,9 @@ type desired struct {
 	// patches make the bytes of the state before (LNK-04).
 	patches []mirror
 
+	// via is where the Source has the resource from.
+	via via
+
 	// collections are those that the Source names. terse: it need not name them and the type here.
 	collections []string
 	terse       bool
@@ -76,6 +79,10 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 	for _, l := range e.Links {
 		if strings.EqualFold(l.Rel, "collection") {
 			w.collections = append(w.collections, resourcesync.EncodeURI(l.Href))
+			continue
+		}
+		if strings.EqualFold(l.Rel, "via") {
+			w.via = cmp.Or(w.via, viaOf(&l))
 			continue
 		}
 		duplicate, patch := strings.EqualFold(l.Rel, "duplicate"), l.Rel == patchRel
@@ -132,7 +139,7 @@ func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
 	return &failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
-		Type: w.mediaType, Encoding: w.encoding, Collections: w.collections,
+		Type: w.mediaType, Encoding: w.encoding, Collections: w.collections, Via: w.via,
 		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
@@ -141,7 +148,7 @@ func (w *desired) failure(why error) *failure {
 func (f *failure) again(url string) desired {
 	return desired{
 		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
-		mediaType: f.Type, encoding: f.Encoding, collections: f.Collections, terse: true,
+		mediaType: f.Type, encoding: f.Encoding, collections: f.Collections, via: f.Via, terse: true,
 		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
 	}
 }

@@ -153,14 +153,14 @@ func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	before := r.tree.recordedHash(res.desired)
 	res.file, res.err = r.fetcher.fetch(ctx, res.desired)
 	res.err = r.fetcher.explainPast(res.err)
-	res.file.ChangedAt = res.changedAt
+	res.file.ChangedAt, res.file.Via = res.changedAt, res.via
 	if res.err == nil && before != "" && res.file.Hash == before {
 		res.what, res.touched = Unchanged, true
 	}
 }
 
-// refresh updates the record of a file, if the Source states another time for the same
-// bytes, or lists the resource in another set.
+// refresh updates the record of a file, if the Source states another time or origin for the
+// same bytes, or lists the resource in another set.
 func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	if r.o.DryRun {
 		return false
@@ -171,6 +171,9 @@ func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	}
 	if f.Set != w.set && !r.source.isSet(f.Set) {
 		f.Set, touched = w.set, true
+	}
+	if f.Set == w.set && f.Via != w.via {
+		f.Via, touched = w.via, true
 	}
 	if f.Set == w.set && w.changedAt.After(f.ChangedAt) {
 		f.ChangedAt, touched = w.changedAt, true

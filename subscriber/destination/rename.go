@@ -66,6 +66,9 @@ func (t *tree) rename() error {
 	if err := store(); err != nil {
 		return err
 	}
+	if err := t.state.rewriteOrigins(); err != nil { // rekey may have forgotten files
+		return err
+	}
 	if moved > 0 {
 		t.log.Info("files of the copy were renamed: programs react to their old names, or Options.HiddenAllow allows their own names now", "event", "files_renamed", "files", moved)
 	}

@@ -57,6 +57,8 @@ type file struct {
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// Instead is the alternate or mirror that the bytes came from.
 	Instead string `json:"instead,omitempty"`
+	// Via is the origin that the Source names.
+	Via via `json:"via,omitzero"`
 
 	patched bool // the bytes were just made by a patch
 }
@@ -72,6 +74,7 @@ type failure struct {
 	Type        string                  `json:"type,omitempty"`
 	Encoding    string                  `json:"encoding,omitempty"`
 	Collections []string                `json:"collections,omitempty"` // that the entry named
+	Via         via                     `json:"via,omitzero"`
 	Why         string                  `json:"why"`
 	Held        bool                    `json:"held,omitempty"` // by MaxDelete
 	Tries       int                     `json:"tries"`
@@ -105,6 +108,8 @@ type state struct {
 	n     atomic.Int64          // of files
 	moved atomic.Bool           // the status file is out of date
 	fault atomic.Pointer[error] // why the file cannot be read any more; nil: it can
+
+	origins origins
 }
 
 // ErrInUse says that another process works on the copy now.

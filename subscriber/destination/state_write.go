@@ -117,7 +117,7 @@ type record struct {
 
 // store makes d durable. Fold is tree.fold.
 func (s *state) store(d records, fold func(string) string, now time.Time) error {
-	return s.update(func(w *writer) {
+	return s.withOrigins(d, func(w *writer) {
 		deleted := 0
 		for _, url := range slices.Sorted(maps.Keys(d)) { // in order bbolt is several times faster
 			w.store(url, d[url], fold)
