@@ -183,6 +183,9 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 	}
 	n.failed += s.Failed
 	n.deletionsHeld += s.DeletionsHeld
+	if s.Framework != nil { // without them the documents are read as often as before: that is no trouble
+		n.addReceived(s.Framework)
+	}
 	if s.AsOf.IsZero() {
 		return // it has no topic
 	}
@@ -195,6 +198,18 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 	if s.Trouble != "" {
 		n.troubled++
 	}
+	if !n.addReceived(&s.Status) && s.Way != subscriber.ViaPoll {
+		n.unsubscribed++
+	}
+	for _, g := range s.Gaps {
+		n.gaps[slices.Index(gapStates, g.State)]++
+	}
+}
+
+// addReceived adds what comes from a hub, and reports whether a subscription is active or a stream
+// open.
+func (n *state) addReceived(s *subscriber.Status) bool {
+	n.addCounts(&s.Counts)
 	active := n.addStream(s.Stream)
 	for _, sub := range s.Subscriptions {
 		n.subscriptions[slices.Index(subscription, sub.State)]++
@@ -205,13 +220,7 @@ func (n *state) add(s *destination.SetStatus, first bool) {
 			}
 		}
 	}
-	if !active && s.Way != subscriber.ViaPoll {
-		n.unsubscribed++
-	}
-	for _, g := range s.Gaps {
-		n.gaps[slices.Index(gapStates, g.State)]++
-	}
-	n.addCounts(&s.Counts)
+	return active
 }
 
 // addStream adds a stream, and reports whether it is open; nil: none is read.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,19 @@ func TestFollowOperator(t *testing.T) {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("%v, no line %s in\n%s", err, line, body)
 		}
+	}
+}
+
+// What comes by the callback of the framework notifications is counted with the rest.
+func TestFrameworkIsCounted(t *testing.T) {
+	received := subscriber.Status{
+		AsOf:          time.Now(),
+		Counts:        subscriber.Counts{Received: 2, Refused: map[string]uint64{"unsigned": 3}},
+		Subscriptions: []subscriber.SubscriptionStatus{{State: "active"}},
+	}
+	var n state
+	n.add(&destination.SetStatus{Status: received, Framework: &received}, true)
+	if at := slices.Index(refusals, "unsigned"); n.refused[at] != 6 || n.received != 4 || n.subscriptions[slices.Index(subscription, "active")] != 2 || n.unsubscribed != 0 {
+		t.Errorf("%+v", n)
 	}
 }

@@ -112,6 +112,10 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 	if !st.AsOf.IsZero() {
 		printStream(out, &st.Status)
 	}
+	if st.Framework != nil {
+		row(out, "new documents", "are told by the topic below")
+		printStream(out, st.Framework)
+	}
 	return out.Flush()
 }
 

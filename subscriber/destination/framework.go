@@ -39,6 +39,9 @@ func (f *follower) followFramework(ctx context.Context, set namedSet, changes *s
 		return
 	}
 	defer func() { _ = s.Close() }()
+	if err := nameSet(filepath.Join(f.o.StateDir, frameworkDirs+name), set.name); err != nil {
+		f.log.Warn("the status of the framework notifications will lack the name of the set", "event", "framework_failed", "set", set.name, "error", err)
+	}
 	f.handlers.setNamed(name, &stream{set.name, s})
 	defer f.handlers.setNamed(name, nil)
 	ended := make(chan struct{})

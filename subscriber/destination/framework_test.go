@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +34,21 @@ func TestFollowsFrameworkNotifications_DOC20(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Follow(ctx) }()
 	eventually(t, "both are subscribed", func() bool { return hub.mode(topic) == "subscribe" && hub.mode(s.URL+"/changes/") == "subscribe" })
+	hub.mu.Lock()
+	callback := hub.calls[topic]
+	hub.mu.Unlock()
+	resp, err := http.Post(callback, "application/xml", strings.NewReader("<urlset/>")) //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	counted := func(all []destination.SetStatus, err error) {
+		t.Helper()
+		if err != nil || len(all) != 1 || all[0].Framework == nil || all[0].Framework.Topic != topic || all[0].Framework.Counts.Refused["unsigned"] != 1 {
+			t.Errorf("a notification that is not signed is not in the status of its topic: %+v, %v", all, err)
+		}
+	}
+	counted(c.Status())
 	tell := func(id, loc, capability string) {
 		t.Helper()
 		var body bytes.Buffer
@@ -84,4 +101,5 @@ func TestFollowsFrameworkNotifications_DOC20(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	counted(destination.ReadStatus(filepath.Join(dir, ".rssub")))
 }

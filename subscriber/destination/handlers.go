@@ -45,10 +45,15 @@ func (h *handlers) isPolled(name string) bool {
 }
 
 // all returns the streams.
-func (h *handlers) all() []*stream {
+func (h *handlers) all() []*stream { return h.open(&h.by) }
+
+// allNamed returns the streams of framework notifications.
+func (h *handlers) allNamed() []*stream { return h.open(&h.named) }
+
+func (h *handlers) open(of *map[string]*stream) []*stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Values(h.by)), func(s *stream) bool { return s == nil })
+	return slices.DeleteFunc(slices.Collect(maps.Values(*of)), func(s *stream) bool { return s == nil })
 }
 
 func (h *handlers) set(name string, to *stream) {

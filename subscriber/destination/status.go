@@ -26,6 +26,9 @@ type SetStatus struct {
 	Set string `json:"set,omitempty"`
 	// Status is that of its stream of changes; AsOf is zero if it has none.
 	subscriber.Status
+	// Framework is the status of its stream of framework notifications, which tell of new
+	// documents; nil: it has none.
+	Framework *subscriber.Status `json:"framework,omitempty"`
 	// BaselineAt is the time of the state of the Source that its last baseline copied.
 	BaselineAt time.Time `json:"baseline_at,omitzero"`
 	// Pinned is the state that the copy has in place of the current one; nil: it has the current one.
@@ -118,6 +121,14 @@ func (c *Copy) Status() ([]SetStatus, error) {
 		}
 		setOf(&out, stream.set).Status = st
 	}
+	for _, stream := range c.follower.handlers.allNamed() {
+		st, err := stream.Status()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		setOf(&out, stream.set).Framework = &st
+	}
 	for i := range out {
 		if c.follower.handlers.isPolled(digest(out[i].Set, 8)) {
 			out[i].Way = subscriber.ViaPoll
@@ -155,7 +166,7 @@ func (c *Copy) Stored() error {
 		errs = append(errs, *fault)
 	}
 	errs = append(errs, cmp.Or(c.state.db.Ready(), c.state.db.Trouble()), c.space.free(0))
-	for _, stream := range c.follower.handlers.all() {
+	for _, stream := range slices.Concat(c.follower.handlers.all(), c.follower.handlers.allNamed()) {
 		errs = append(errs, stream.Ready())
 	}
 	return errors.Join(errs...)
@@ -190,6 +201,7 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 	if err != nil {
 		return nil, err
 	}
+	named, _ := filepath.Glob(filepath.Join(dir, frameworkDirs+"*")) // the pattern is that above
 	var out []SetStatus
 	name := filepath.Join(dir, statusFile)
 	switch raw, failed := os.ReadFile(name); { //nolint:gosec // the folder is the caller's
@@ -200,13 +212,18 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 	case !errors.Is(failed, fs.ErrNotExist):
 		err = failed
 	}
-	for _, d := range dirs {
+	for _, d := range slices.Concat(dirs, named) {
 		st, failed := subscriber.ReadStatus(d)
 		if failed != nil {
 			err = failed
 			continue
 		}
-		setOf(&out, readSetName(d)).Status = st
+		switch name := readSetName(d); {
+		case !strings.HasPrefix(filepath.Base(d), frameworkDirs):
+			setOf(&out, name).Status = st
+		case name != "":
+			setOf(&out, name).Framework = &st
+		}
 	}
 	slices.SortStableFunc(out, func(a, b SetStatus) int { return cmp.Compare(a.Set, b.Set) })
 	return out, err
