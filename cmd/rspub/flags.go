@@ -141,6 +141,8 @@ func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
 		return nil, err
 	}
 	switch {
+	case f.dir == "" && len(f.sets) == 0 && len(sets) > 0 && (f.hidden || len(f.hiddenAllow) > 0 || f.ignore != nil):
+		return nil, cli.Fail(cli.ExitUsage, "--hidden, --hidden-allow and --ignore are about folders, and a catalogue names each resource that is published: leave them out")
 	case f.dir != "" && len(sets) > 0:
 		return nil, cli.Fail(cli.ExitUsage, "--dir publishes a folder and --catalogue what a catalogue lists: give one of them, or name sets with --set NAME=FOLDER and --catalogue NAME=FILE. The folder that the paths of a catalogue begin at is --content-root")
 	case f.dir == "" && len(f.sets)+len(sets) == 0, f.dir != "" && len(f.sets) > 0:

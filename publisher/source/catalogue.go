@@ -81,6 +81,7 @@ func newCatalogue(x *Index, o FolderOptions, from CatalogueOptions, base string,
 	c := &Catalogue{
 		x: x, o: folderDefaults(o), from: from, data: base + dataPath, address: at, temp: temp, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
+	x.near.nested = true
 	var err error
 	if c.contents, err = newContents(o.Dir, o.Exclude, temp, client); err != nil {
 		return nil, err

@@ -363,6 +363,39 @@ func TestCataloguePathsStayBelowTheRoot(t *testing.T) {
 	}
 }
 
+// A page and what lies below it are two resources, though no folder could have both: each stays, in the
+// lists and in the dump, however often and in whatever order the catalogue is read.
+func TestCatalogueOfAPageAndWhatIsBelow(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }))
+	defer server.Close()
+	file, state := filepath.Join(t.TempDir(), "catalogue.jsonl"), t.TempDir()
+	urls := []string{server.URL + "/", server.URL + "/item/1", server.URL + "/item/1/a.pdf", server.URL + "/item/1/a.pdf/pages/1"}
+	for range 3 {
+		slices.Reverse(urls)
+		var lines []string
+		for _, u := range urls {
+			lines = append(lines, fmt.Sprintf(`{"url":%q,"lastmod":"2026-11-25","type":"text/plain"}`, u))
+		}
+		must(t, os.WriteFile(file, []byte(strings.Join(append(lines, ending(len(urls))), "\n")), 0o600))
+		s, err := Open(Options{
+			PublicURL: "https://source.example.org/", StateDir: state, Client: server.Client(),
+			Sets: []Set{{Catalogue: CatalogueOptions{Location: file}, ResourceURL: server.URL + "/"}},
+		})
+		must(t, err)
+		must(t, s.Build(t.Context()))
+		got := dumped(t, s)
+		for _, u := range urls {
+			if !bytes.Contains(serve(t, s, "/resourcelist.xml"), []byte("<loc>"+u+"</loc>")) || got[u] != strings.TrimPrefix(u, server.URL) {
+				t.Errorf("%s is not listed, or the dump has %q of it", u, got[u])
+			}
+		}
+		if list := serve(t, s, "/changelist.xml"); bytes.Contains(list, []byte("<loc>")) {
+			t.Errorf("something changed:\n%s", list)
+		}
+		must(t, s.Close())
+	}
+}
+
 // Digests that the catalogue lacks are read from the bytes, and not again while these are as they were.
 func TestCatalogueLearnsDigests(t *testing.T) {
 	var mu sync.Mutex
@@ -683,6 +716,16 @@ func TestDocumentsOfACatalogue_LNK01_LNK05_LNK10(t *testing.T) {
 	if body := serve(t, s, "/data/kept.gz"); string(body) != "coded" {
 		t.Errorf("served %q", body)
 	}
+	got := dumped(t, s)
+	want := map[string]string{"https://repo.example.org/item/1": "fetched", "https://source.example.org/data/kept.gz": "coded", "https://repo.example.org/item/1/sub": "coded"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the dump has %q, want %q", got, want)
+	}
+}
+
+// dumped returns what the newest Resource Dump has of each resource.
+func dumped(t *testing.T, s *Source) map[string]string {
+	t.Helper()
 	dump := string(serve(t, s, "/resourcedump.xml"))
 	_, name, _ := strings.Cut(dump, "https://source.example.org/dumps/")
 	name, _, _ = strings.Cut(name, "<")
@@ -698,10 +741,7 @@ func TestDocumentsOfACatalogue_LNK01_LNK05_LNK10(t *testing.T) {
 		must(t, err)
 		got[e.Loc] = string(b)
 	}
-	want := map[string]string{"https://repo.example.org/item/1": "fetched", "https://source.example.org/data/kept.gz": "coded", "https://repo.example.org/item/1/sub": "coded"}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the dump has %q, want %q", got, want)
-	}
+	return got
 }
 
 // serve asks a Source for a path, and returns the body of its answer.

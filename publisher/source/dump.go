@@ -191,7 +191,11 @@ func (s *packager) pack(ctx context.Context, w *resourcesync.DumpWriter, snap *S
 	case !same:
 		return false, nil
 	}
-	if entry.Path = "/" + dataPath + x.resource.Path; x.resource.Path == "" {
+	below, err := snap.isBelow(x.resource.Path)
+	if err != nil {
+		return false, err
+	}
+	if entry.Path = "/" + dataPath + x.resource.Path; x.resource.Path == "" || below {
 		entry.Path = fmt.Sprintf("/named/%d", number+1)
 	}
 	in := &reading{r: f}

@@ -122,9 +122,10 @@ func (b *batch) raise(r *Resource) error {
 
 // displace removes what cannot exist beside a new resource: a file that is a folder now, and
 // files below a folder that is a file now. They are gone in any case, and a copy of the
-// folder has to delete them first. Resources that are known by their URLs displace nothing.
+// folder has to delete them first. Resources that are known by their URLs displace nothing, and
+// nothing does in an index that is not of a folder.
 func (b *batch) displace(path string) error {
-	if isURL(path) {
+	if isURL(path) || b.near.nested {
 		return nil
 	}
 	displaced := slices.Collect(foldersAbove(path))

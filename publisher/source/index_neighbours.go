@@ -12,6 +12,9 @@ type neighbourhood struct {
 	// related are the paths whose entry depends on whether there is a resource at a path. When
 	// it comes or goes, they are logged as updated.
 	related func(path string) []string
+	// nested: there may be resources at a path and below it, which no folder can have. Their
+	// bytes lie elsewhere.
+	nested bool
 }
 
 // rival returns the resource that has the URL of a path already; empty: there is none.
@@ -25,6 +28,20 @@ func (n *neighbourhood) rival(tx *boltfile.Tx, path string) string {
 		}
 	}
 	return ""
+}
+
+// isBelow reports whether a path is below that of another resource, so that no folder can have
+// both.
+func (s *Snapshot) isBelow(path string) (bool, error) {
+	if !s.x.near.nested || isURL(path) {
+		return false, nil
+	}
+	for above := range foldersAbove(path) {
+		if r, err := s.get(above); r != nil || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // rival does the same outside of a transaction.
