@@ -25,7 +25,7 @@ const (
 	heartbeat    = 15 * time.Second // the longest time in which a hub says nothing
 	streamRetry  = 2 * time.Second  // before a stream is read again, where the hub does not say
 	streamMax    = time.Minute      // between tries to read a stream
-	noTopicRest  = 15 * time.Second // between tries, while the hub does not know the topic
+	noTopicRest  = 3 * time.Second  // between tries, while the hub does not know the topic
 	noStreamRest = 10 * time.Minute // between tries, if the hub has no stream
 	roomRest     = 10 * time.Second // between tries to store something, while there is no room
 	findAgain    = 4                // failures after which the hub is looked for again
@@ -115,11 +115,13 @@ func (h *hubStream) pause(err error) time.Duration {
 	case err == nil:
 		h.rest = 0
 	default:
-		h.rest = min(max(2*h.rest, wait), streamMax)
+		most := streamMax
+		if waitsForTopic(err) {
+			most = noTopicRest
+		}
+		h.rest = min(max(2*h.rest, wait), most)
 		if wait = h.rest; errors.Is(err, ErrNoStream) {
 			wait = noStreamRest
-		} else if h.unknown {
-			wait = min(wait, noTopicRest)
 		}
 		if h.failures++; h.failures%findAgain == 0 {
 			h.hub = "" // perhaps the topic names another one now
@@ -130,6 +132,12 @@ func (h *hubStream) pause(err error) time.Duration {
 		wait = max(wait, min(status.RetryAfter, time.Hour))
 	}
 	return wait
+}
+
+// waitsForTopic reports whether an error says that the hub has nothing of the topic yet.
+func waitsForTopic(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status == http.StatusNotFound && status.Problem == problemUnknownTopic
 }
 
 // ask asks the hub about the topic. The caller closes the answer, which is 2xx.
@@ -193,8 +201,7 @@ func (h *hubStream) open(ctx context.Context) (web.Answer, error) {
 	if errors.As(err, &status) {
 		switch status.Status {
 		case http.StatusNotFound:
-			if status.Problem == problemUnknownTopic {
-				h.unknown = true
+			if h.unknown = waitsForTopic(err); h.unknown {
 				return answer, err
 			}
 			return answer, fmt.Errorf("%w: %w", ErrNoStream, err)

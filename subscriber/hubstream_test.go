@@ -232,7 +232,15 @@ func TestStreamBeginsOnce(t *testing.T) {
 		h.want("1")
 		h.wantAsked("after=", "last=p0")
 	})
-	h, with := withStream(func(l *lab) { l.o.Start = time.Time{} })
+}
+
+// A hub that has nothing of the topic yet is no trouble: that is said once, and the reader has the first
+// notification within seconds, whenever it comes.
+func TestStreamWaitsForTheTopic(t *testing.T) {
+	var log bytes.Buffer
+	h, with := withStream(func(l *lab) {
+		l.o.Start, l.o.Log = time.Time{}, slog.New(slog.NewTextHandler(&log, nil))
+	})
 	h.answer = func(*http.Request) *http.Response {
 		if len(h.events) > 0 {
 			return nil
@@ -242,11 +250,17 @@ func TestStreamBeginsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newLab(t, with)
 		h.after(time.Hour)
+		if st := h.status(); st.Stream.State != StreamWaiting || st.Trouble != "" {
+			t.Errorf("%+v %q", st.Stream, st.Trouble)
+		}
 		h.publish(0, 1, 1)
-		h.after(30 * time.Second)
+		h.after(4 * time.Second)
 		h.want("1")
 		if last := h.asked[len(h.asked)-1]; last != "after=earliest" {
 			t.Error(last)
+		}
+		if strings.Count(log.String(), "event=stream_waiting") != 1 || strings.Contains(log.String(), "level=WARN") {
+			t.Error(log.String())
 		}
 	})
 }

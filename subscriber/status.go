@@ -69,7 +69,7 @@ type SubscriptionStatus struct {
 // StreamStatus is a stream that is read.
 type StreamStatus struct {
 	Hub string `json:"hub,omitempty"` // empty: it is not found yet
-	// State is StreamOpen, StreamBroken or StreamNone.
+	// State is StreamOpen, StreamBroken, StreamWaiting or StreamNone.
 	State string `json:"state"`
 	// Since is when the state began.
 	Since time.Time `json:"since,omitzero"`
@@ -83,9 +83,10 @@ type StreamStatus struct {
 
 // States of a stream.
 const (
-	StreamOpen   = "open"   // it is read
-	StreamBroken = "broken" // it broke, or the hub does not answer; it is tried again
-	StreamNone   = "none"   // the hub has none for this reader; it is asked again later
+	StreamOpen    = "open"    // it is read
+	StreamBroken  = "broken"  // it broke, or the hub does not answer; it is tried again
+	StreamWaiting = "waiting" // the hub has nothing of the topic yet; it is asked every few seconds
+	StreamNone    = "none"    // the hub has none for this reader; it is asked again later
 )
 
 // Status returns it as of now.

@@ -104,9 +104,12 @@ func (t *streamer) begin(ctx context.Context, h *hubStream) (err error) {
 
 // report says how a connection ended. What lasts is logged once.
 func (t *streamer) report(h *hubStream, err error, wait time.Duration) {
-	auto, none := t.o.Via == ViaAuto, lacksStream(err)
+	auto, none, waits := t.o.Via == ViaAuto, lacksStream(err), waitsForTopic(err)
 	now, text := StreamStatus{Hub: h.hub, State: StreamBroken, Why: "the hub ended it"}, "the stream of the hub cannot be read now; it is tried again"
 	trouble := err
+	if waits {
+		now.State, trouble = StreamWaiting, nil
+	}
 	if none {
 		now.State, text = StreamNone, "there is no stream that can be read; the hub is asked again later"
 	}
@@ -118,11 +121,14 @@ func (t *streamer) report(h *hubStream, err error, wait time.Duration) {
 		now.Why = err.Error()
 		t.troubles.set(subscribing, trouble)
 	}
-	if t.set(now) && err != nil {
+	switch changed := t.set(now); {
+	case changed && waits:
+		t.log.Info("the hub has nothing of the topic yet; it is asked again every few seconds", "event", "stream_waiting", "topic", t.o.Topic, "hub", h.hub)
+	case changed && err != nil:
 		t.log.Warn(text, "event", "stream_failed", "topic", t.o.Topic, "hub", h.hub, "error", err, "wait", wait)
 	}
 	if auto && (none || h.failures >= findAgain) && t.repairer.poll(true) && !none {
-		t.log.Info("the stream does not come back, so the Source is asked for changes meanwhile", "event", "polling", "topic", t.o.Topic, "every", t.o.PollEvery)
+		t.log.Info("the stream has not opened yet, so the Source is asked for changes meanwhile", "event", "polling", "topic", t.o.Topic, "every", t.o.PollEvery)
 	}
 }
 
@@ -135,7 +141,7 @@ func lacksStream(err error) bool {
 	case errors.Is(err, ErrNoStream), errors.Is(err, ErrNoHub), errors.Is(err, ErrInsecure):
 		return true
 	case errors.As(err, &status):
-		return !Away(err) && status.Problem != problemUnknownTopic
+		return !Away(err) && !waitsForTopic(err)
 	}
 	return errors.As(err, &unanswered) && !Away(err)
 }

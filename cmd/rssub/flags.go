@@ -74,7 +74,7 @@ func (f *copyFlags) addCopy(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "another `HOST` from which resources and documents may be fetched, besides the Source's; repeatable")
 	flags.StringArrayVar(&f.mirrors, "prefer-mirror", nil, "beginning of addresses, as a `PREFIX`: fetch a resource from its mirror there, and from its own address if that fails; repeatable, the best first")
 	flags.StringArrayVar(&f.types, "prefer-type", nil, "media `TYPE` such as application/pdf or image/*: if a resource has an alternate of it, copy that instead; repeatable, the best first")
-	flags.StringArrayVar(&f.tokens, "token-file", nil, "`HOST=FILE`: FILE has the bearer token for HOST, and is read again when it changes; repeatable")
+	addTokens(flags, &f.tokens)
 	f.maxFile, f.maxTotal, f.minFree = 16<<30, 1<<40, 256<<20
 	flags.StringVar(&f.maxDelete, "max-delete", "", "delete at most `N` files within an hour, or a fraction of the copy such as 10%; more deletions are delayed and reported (default: a tenth of the copy, but at least ten)")
 	flags.Var(cli.Size(&f.maxFile, 1), "max-file", "largest resource, or package of a dump, as a `SIZE` such as 16GiB; a length that the Source gives does not raise it")
@@ -226,18 +226,13 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 		}
 		o.Roots = append(o.Roots, destination.Root{URL: u, Dir: filepath.ToSlash(filepath.Clean(dir))})
 	}
-	tokens := make(map[string]*cli.Credential)
-	o.Token = func(host string) string { return tokens[host].Get() }
-	for _, t := range f.tokens {
-		host, file, ok := strings.Cut(t, "=")
-		if !ok || !isHost(host) || file == "" {
-			return o, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE, with a HOST or HOST:PORT", t)
-		}
-		token, err := cli.ReadCredential("--token-file", file)
-		if err != nil {
-			return o, err
-		}
-		o.Tokens[host], tokens[host] = token.Get(), token
+	tokens, err := readTokens(f.tokens)
+	if err != nil {
+		return o, err
+	}
+	o.Token = tokens.now
+	for host := range tokens {
+		o.Tokens[host] = tokens.now(host)
 	}
 	if f.maxDelete != "" {
 		if o.MaxDelete, err = destination.ParseShare(f.maxDelete); err != nil {

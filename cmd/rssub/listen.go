@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
@@ -25,6 +26,7 @@ type listenFlags struct {
 	hold    cli.Span
 	leave   bool
 	minimum string // of signatures
+	tokens  []string
 	call    cli.CallFlags
 	log     cli.LogFlags
 }
@@ -77,6 +79,7 @@ in progress at that moment comes again.
 	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). Without it rssub listens nowhere")
 	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
 	flags.StringVar(&f.command, "exec", "", "run `CMD` in a shell for each change, instead of printing notifications")
+	addTokens(flags, &f.tokens)
 	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List from which gaps are repaired (default: the one that the Source names)")
 	flags.BoolVar(&f.o.InsecureSecret, "insecure-secret", false, "send the secret to a hub over plain http, too")
 	addMinSignature(flags, &f.minimum)
@@ -105,9 +108,11 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	if f.o.Log, err = f.log.Logger(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	if f.o.Allow, err = f.call.Ranges(); err != nil {
+	closeClient, err := f.setClient()
+	if err != nil {
 		return err
 	}
+	defer closeClient()
 	calls, err := f.way.check(cmd.Flags(), f.o.Callback, f.call.Dev)
 	if err != nil {
 		return err
@@ -158,6 +163,23 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	}
 	l.Stop(ctx, drain) // before the state is closed
 	return err
+}
+
+// setClient sets the client of the requests, which sends the tokens. CloseClient ends it.
+func (f *listenFlags) setClient() (closeClient func(), err error) {
+	tokens, err := readTokens(f.tokens)
+	if err != nil {
+		return nil, err
+	}
+	if f.o.Allow, err = f.call.Ranges(); err != nil {
+		return nil, err
+	}
+	client, err := egress.New(egress.Options{Allow: f.o.Allow, UserAgent: "rssub"})
+	if err != nil {
+		return nil, cli.Fail(cli.ExitUsage, "--allow-cidr: %w", err)
+	}
+	f.o.Client = authorized{client, tokens}
+	return client.CloseIdleConnections, nil
 }
 
 // unsubscribe ends the subscription, and waits a while for the hub to verify that.

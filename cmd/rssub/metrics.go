@@ -34,7 +34,7 @@ var (
 	findings     = []string{destination.Missing, destination.Differing, destination.Extra}
 	subscription = []string{"pending", "active", "expired", "denied", "ended"}
 	ways         = []subscriber.Via{subscriber.ViaCallback, subscriber.ViaStream, subscriber.ViaPoll}
-	streams      = []string{subscriber.StreamOpen, subscriber.StreamBroken, subscriber.StreamNone}
+	streams      = []string{subscriber.StreamOpen, subscriber.StreamBroken, subscriber.StreamWaiting, subscriber.StreamNone}
 	gapStates    = []string{subscriber.GapOpen, subscriber.GapRepaired, subscriber.GapBaseline}
 	refusals     = []string{"unasked", "unknown_callback", "ended", "invalid", "too_large", "unsigned", "wrong_signature", "weak_signature"}
 )
@@ -58,7 +58,7 @@ type state struct {
 	subscriptions                   [5]int // by the index in subscription
 	leaseEnds                       time.Time
 	ways                            [3]int // by the index in ways
-	streams                         [3]int // by the index in streams
+	streams                         [4]int // by the index in streams
 	reconnects                      uint64
 	lastEvent                       time.Time
 	until, baseline, synced         time.Time // of the set that is the furthest behind
@@ -94,7 +94,7 @@ func newMetrics(server *cli.Server, minFree int64, more ...prometheus.Collector)
 		set.Gauge("rssub_sets_by_way", "Sets by the way in which their changes come now.", prometheus.Labels{"way": string(label)}, figures.Number(&n.ways[i]))
 	}
 	for i, label := range streams {
-		set.Gauge("rssub_streams", "Streams of hubs that are read, by state; broken: it is tried again, none: the hub has none for this reader.", prometheus.Labels{"state": label}, figures.Number(&n.streams[i]))
+		set.Gauge("rssub_streams", "Streams of hubs that are read, by state; broken: it is tried again, waiting: the hub has nothing of the topic yet, none: the hub has none for this reader.", prometheus.Labels{"state": label}, figures.Number(&n.streams[i]))
 	}
 	count("rssub_stream_reconnects_total", "How often a stream opened again after it had broken or ended.", &n.reconnects)
 	gauge("rssub_stream_event_timestamp_seconds", "When the last notification or gap came by a stream; 0: none came yet.", figures.At(&n.lastEvent))

@@ -52,7 +52,7 @@ func TestStateOfSeveralSets(t *testing.T) {
 	}
 	n.lag = 0
 	want := state{
-		sets: 6, troubled: 1, unsubscribed: 2, ways: [3]int{1, 2, 1}, streams: [3]int{1, 1, 1}, reconnects: 3, lastEvent: at(6), subscriptions: [5]int{1, 2, 1, 1, 1}, leaseEnds: at(98), until: at(25), baseline: at(10), synced: at(50),
+		sets: 6, troubled: 1, unsubscribed: 2, ways: [3]int{1, 2, 1}, streams: [4]int{1, 1, 0, 1}, reconnects: 3, lastEvent: at(6), subscriptions: [5]int{1, 2, 1, 1, 1}, leaseEnds: at(98), until: at(25), baseline: at(10), synced: at(50),
 		backlog: 4, early: 6, backlogBytes: 100, lastReceived: at(9), received: 6, duplicates: 2, postponed: 3, overtook: 1,
 		refused: [8]uint64{1, 2, 3, 4, 5, 6, 7, 8}, gaps: [3]int{1, 1, 1}, failed: 3, deletionsHeld: 3,
 	}
