@@ -36,6 +36,7 @@ type world struct {
 	store *storetest.Memory
 	away  *atomic.Bool  // the store does not answer
 	reads *atomic.Int64 // how often it was read
+	mute  *atomic.Bool  // its hints are lost
 	now   time.Time
 	// charge is Reader.Charge.
 	charge func(int64) error
@@ -46,6 +47,20 @@ type awayStore struct {
 	*storetest.Memory
 	away  atomic.Bool
 	reads atomic.Int64
+	mute  atomic.Bool
+}
+
+func (s *awayStore) Hints(ctx context.Context) <-chan string {
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		for topic := range s.Memory.Hints(ctx) {
+			if !s.mute.Load() {
+				out <- topic
+			}
+		}
+	}()
+	return out
 }
 
 func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
@@ -60,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	store := &awayStore{Memory: storetest.NewMemory()}
 	return &world{
 		Service: New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store}),
-		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, now: minute(10_000),
+		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, mute: &store.mute, now: minute(10_000),
 	}
 }
 

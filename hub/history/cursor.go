@@ -34,9 +34,9 @@ type cursor struct {
 	skipped *Gap
 }
 
-// read returns what comes next, up to max entries. Those have bodies as long as these fit
-// into maxBytes together. No items and no error: the cursor is at the head.
-func (c *cursor) read(ctx context.Context, max int, maxBytes int64) (items []item, err error) {
+// read appends what comes next to items, up to max entries. Those have bodies as long as these fit
+// into maxBytes together. Nothing and no error: the cursor is at the head.
+func (c *cursor) read(ctx context.Context, items []item, max int, maxBytes int64) ([]item, error) {
 	for {
 		entries, err := c.journal.Read(ctx, c.topic, c.at, max, maxBytes)
 		switch {

@@ -99,7 +99,14 @@ func New(o Options) *Service {
 
 // Drain ends all streams, now and from now on. Their readers are asked to come again after a
 // time that differs between them.
-func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
+func (s *Service) Drain() {
+	s.drain.Do(func() {
+		close(s.draining)
+		for _, st := range s.alarm.after(0) {
+			st.ring()
+		}
+	})
+}
 
 // entryBytes is about how much memory an entry without its body takes.
 const entryBytes = 512

@@ -108,6 +108,7 @@ type pages struct {
 	journal.Reader
 	known   *shared[pageKey, page]
 	version uint64 // of the topic, as alarm has it
+	atEnd   bool   // the version has nothing behind what Read returned the last time
 }
 
 // pageKey names a page by the version of its topic and the entry before it. So no page outlives a
@@ -122,6 +123,7 @@ type pageKey struct {
 type page struct {
 	entries []journal.Entry
 	err     error
+	last    bool // nothing is behind it
 }
 
 // Read is that of journal.Reader, without bodies. The page may be shorter than what there is by
@@ -130,12 +132,18 @@ func (p *pages) Read(ctx context.Context, topic string, after journal.Anchor, mo
 	known, err := p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
 		entries, err := p.Reader.Read(ctx, topic, after, most, 0)
 		if _, gone := journal.ReadOn(err); gone || errors.Is(err, journal.ErrRolledBack) {
-			return page{nil, err}, nil
+			return page{err: err}, nil
 		}
-		return page{entries, nil}, err
+		last := len(entries) == 0
+		if err == nil && !last && len(entries) < most { // else the next page says it
+			more, err := p.Reader.Read(ctx, topic, entries[len(entries)-1].Anchor(), 1, 0)
+			last = err == nil && len(more) == 0
+		}
+		return page{entries, nil, last}, err
 	})
 	if err == nil {
 		err = known.err
 	}
+	p.atEnd = err == nil && known.last && len(known.entries) <= most
 	return known.entries[:min(len(known.entries), most)], err
 }

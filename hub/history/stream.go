@@ -16,8 +16,10 @@ import (
 
 // The pace of a stream.
 const (
-	// beat is how often a stream says something, so that nothing on the way takes it for dead.
-	beat = 15 * time.Second
+	// beat is how often a stream says something, so that nothing on the way takes it for dead. Streams do
+	// so together, in each beatStep: the processor works once for many, and not for each by itself.
+	beat     = 15 * time.Second
+	beatStep = time.Second
 	// reconnect is what readers wait before they come again, and mostSpread how much longer
 	// where all streams of a hub end at once.
 	reconnect  = 2 * time.Second
@@ -41,7 +43,7 @@ var ErrDraining = errors.New("the hub is shutting down")
 type stream struct {
 	s      *Service
 	topics []*follower
-	bell   chan struct{} // of one value: a topic may have changed
+	bell   chan struct{} // of one value: a topic may have changed, or the hub drains
 	out    *steady
 	meta   bool
 	asked  time.Time // when Reader.Allowed was asked
@@ -65,6 +67,7 @@ type follower struct {
 	pages  pages
 	key    uint64           // of the topic, in positions
 	missed journal.Position // of the last entry that was there before the stream
+	head   place            // that entry
 	gaps   int              // how many gaps were written since the last entry
 	mu     sync.Mutex
 	due    uint64 // the version of the topic that has to be read; 0: none
@@ -77,6 +80,11 @@ func (st *stream) wake(topic string, version uint64) {
 			f.again(version)
 		}
 	}
+	st.ring()
+}
+
+// ring has the stream look what there is to do.
+func (st *stream) ring() {
 	select {
 	case st.bell <- struct{}{}:
 	default:
@@ -165,7 +173,7 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, pages: s.pages, key: topicKey(topic), missed: head.Last.Position}
+	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, pages: s.pages, key: topicKey(topic), missed: head.Last.Position, head: place{head.Last.Position, head.Last.Nonce}}
 	after := q.After
 	if lastEventID != "" {
 		if after, err = ParsePosition(lastEventID); err != nil {
@@ -214,7 +222,7 @@ func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Hea
 
 // run writes what there is, and waits for more. It returns why the stream ended.
 func (st *stream) run(ctx context.Context) End {
-	timer := time.NewTimer(beat)
+	timer := time.NewTimer(untilBeat())
 	defer timer.Stop()
 	for {
 		st.full = false
@@ -249,16 +257,21 @@ func (st *stream) run(ctx context.Context) End {
 		select {
 		case <-ctx.Done():
 			return EndReader
-		case <-st.s.draining:
 		case <-st.bell:
 		case <-again:
 		case <-timer.C:
-			timer.Reset(beat)
+			timer.Reset(untilBeat())
 			if err := st.write([]byte(":\n\n")); err != nil {
 				return ended(err)
 			}
 		}
 	}
+}
+
+// untilBeat is how long a stream waits until it says something.
+func untilBeat() time.Duration {
+	now := time.Now()
+	return now.Add(beat).Truncate(beatStep).Sub(now)
 }
 
 // turn writes a page of each topic that may have changed. More says that there may be more.
@@ -269,11 +282,11 @@ func (st *stream) turn(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		st.behind.Store(true)
-		n, err := st.page(ctx, f, version)
+		rest, err := st.page(ctx, f, version)
 		if err != nil {
 			return false, err
 		}
-		if n > 0 {
+		if rest {
 			more = true
 			f.again(version)
 		}
@@ -281,17 +294,20 @@ func (st *stream) turn(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// page writes what comes next in a version of one topic, and returns how much that was. An error
-// ends the stream. If the store does not answer, nothing comes, and the next beat asks again.
-func (st *stream) page(ctx context.Context, f *follower, version uint64) (n int, err error) {
+// page writes what comes next in a version of one topic. More says that there may be more. An error ends
+// the stream. If the store does not answer, nothing comes, and the next beat asks again.
+func (st *stream) page(ctx context.Context, f *follower, version uint64) (more bool, err error) {
 	next := f.cursor // f goes on step by step, so that each event has its position
 	f.pages.version = version
 	next.journal = &f.pages
-	items, err := next.read(ctx, streamEntries, 0)
+	buffer := buffers.Get().(*[]item) //nolint:forcetypeassert // nothing else is in it
+	defer func() { clear(*buffer); buffers.Put(buffer) }()
+	items, err := next.read(ctx, (*buffer)[:0], streamEntries, 0)
 	if err != nil {
 		f.again(version)
-		return 0, ctx.Err()
+		return false, ctx.Err()
 	}
+	*buffer = items
 	told := f.gaps
 	for i := range items {
 		it, large := &items[i], func() {}
@@ -306,13 +322,13 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (n int,
 			}
 			if err != nil && it.gap == nil {
 				f.again(version)
-				return 0, ctx.Err()
+				return false, ctx.Err()
 			}
 			if it.gap == nil && it.entry.Position <= f.missed && st.from.charge(int64(len(text))) != nil {
 				large()
 				f.again(version)
 				st.full = true
-				return 0, nil // what was written before it is flushed
+				return false, nil // what was written before it is flushed
 			}
 			f.at, f.gaps = it.entry.Anchor(), 0
 		}
@@ -326,13 +342,16 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (n int,
 		err = st.send(text)
 		large()
 		if err != nil {
-			return i, err
+			return false, err
 		}
 		st.count(it.gap != nil)
 		f.skipped = nil
 	}
-	return len(items), nil
+	return !f.pages.atEnd, nil
 }
+
+// buffers are for what streams read in each turn.
+var buffers = sync.Pool{New: func() any { return new([]item) }}
 
 // count counts an event.
 func (st *stream) count(gap bool) {

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +33,9 @@ type tail struct {
 	events chan said
 	status int
 	retry  string
+
+	mu    sync.Mutex
+	beats []time.Time
 }
 
 // serve serves the service on a listener without a network.
@@ -95,6 +100,10 @@ func (w *world) follow(c *http.Client, lastEventID string, params ...string) *ta
 				e.data = value
 			case "id":
 				e.id = value
+			case ":":
+				tl.mu.Lock()
+				tl.beats = append(tl.beats, time.Now())
+				tl.mu.Unlock()
 			case "retry":
 				tl.retry = value
 			case "":
@@ -223,6 +232,49 @@ func TestHeartbeat(t *testing.T) {
 		tl := w.follow(c, "")
 		time.Sleep(time.Hour)
 		tl.wantNotification(w.publish(minute(10), minute(20), "b"))
+	})
+}
+
+// Streams say that they are there at least every 15 s, and together, whenever they began.
+func TestStreamsBeatTogether(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		began := time.Now()
+		one := w.follow(c, "")
+		time.Sleep(300 * time.Millisecond)
+		other := w.follow(c, "")
+		time.Sleep(time.Minute)
+		for _, tl := range []*tail{one, other} {
+			tl.mu.Lock()
+			defer tl.mu.Unlock()
+		}
+		if len(one.beats) < 4 || !slices.Equal(one.beats, other.beats) {
+			t.Errorf("one says that it is there at %v, the other at %v", one.beats, other.beats)
+		}
+		for _, at := range one.beats {
+			if at.Sub(began) > beat {
+				t.Errorf("silence of %v", at.Sub(began))
+			}
+			began = at
+		}
+	})
+}
+
+// A stream that begins shows the others what no hint said.
+func TestStreamAfterALostHint(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		one := w.follow(c, "")
+		time.Sleep(time.Second)
+		began := time.Now()
+		w.mute.Store(true)
+		w.publish(minute(10), minute(20), "b")
+		other := w.follow(c, "", paramAfter, earliest)
+		other.next()
+		b := other.next()
+		if got := one.next(); got.data != b.data || time.Since(began) > time.Second {
+			t.Errorf("after %v: %+v", time.Since(began), got)
+		}
 	})
 }
 

@@ -29,6 +29,17 @@ type watched struct {
 	// version names what the journal has of the topic: after a change it is another one.
 	version uint64
 	streams map[*stream]struct{}
+	// head is the last entry that a stream saw when it began. If the next one sees another entry, a hint
+	// may be lost.
+	head place
+}
+
+// change gives the topic another version.
+func (w *watched) change(topic string, version uint64) {
+	w.version = version
+	for st := range w.streams {
+		st.wake(topic, version)
+	}
 }
 
 func newAlarm() alarm {
@@ -41,16 +52,20 @@ func (a *alarm) next() uint64 {
 	return a.version
 }
 
-// add has st woken from now on.
+// add has st woken from now on. What st saw of its topics is as good as a hint to the others.
 func (a *alarm) add(st *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range st.topics {
 		w := a.waiting[f.topic]
 		if w == nil {
-			w = &watched{version: a.next(), streams: make(map[*stream]struct{})}
+			w = &watched{version: a.next(), streams: make(map[*stream]struct{}), head: f.head}
 			a.waiting[f.topic] = w
 			a.topics[journal.Partition(journal.TopicID(f.topic))]++
+		}
+		if w.head != f.head {
+			w.head = f.head
+			w.change(f.topic, a.next())
 		}
 		w.streams[st] = struct{}{}
 		f.again(w.version)
@@ -79,13 +94,8 @@ func (a *alarm) remove(st *stream) {
 func (a *alarm) ring(topic string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w := a.waiting[topic]
-	if w == nil {
-		return
-	}
-	w.version = a.next()
-	for st := range w.streams {
-		st.wake(topic, w.version)
+	if w := a.waiting[topic]; w != nil {
+		w.change(topic, a.next())
 	}
 }
 

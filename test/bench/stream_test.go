@@ -220,7 +220,36 @@ func idle(b *testing.B, secure bool) {
 		close(waiting)
 		_ = bare.Close()
 		b.ReportMetric(memoryOfEach(b, r, order{Open: idleStreams, Addr: address(b, hub), Request: request, TLS: secure}), "KiB/stream")
+		if !secure {
+			b.ReportMetric(bareBeats(b, r), "bare-cpu-%")
+		}
 	}
+}
+
+// bareBeats returns the share of a processor that a loop takes which writes a comment to each of as many
+// connections every 15 s, one after the other.
+func bareBeats(b *testing.B, r *readers) float64 {
+	b.Helper()
+	conns := acceptBare(b, r, idleStreams)
+	defer func() {
+		r.do(order{Close: true}, idleStreams)
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	pace := time.NewTicker(15 * time.Second / idleStreams)
+	defer pace.Stop()
+	time.Sleep(2 * time.Second)
+	cpu, start := cpuTime(), time.Now()
+	for range 2 {
+		for _, c := range conns {
+			<-pace.C
+			if _, err := c.Write([]byte("3\r\n:\n\n\r\n")); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return 100 * (cpuTime() - cpu).Seconds() / time.Since(start).Seconds()
 }
 
 // memoryOfEach returns how much memory of this process each connection of an order takes, in KiB. Then it

@@ -144,6 +144,9 @@ func (c *chronicle) judge() (complaints []string) {
 	for _, t := range told {
 		c.topics = append(c.topics, t.surviving())
 	}
+	if c.trims && c.trimmed() == 0 {
+		complain("the hubs keep little of each topic, and nothing was trimmed")
+	}
 	duplicates := 0
 	for i, callee := range c.callees {
 		c.judgeCallee(callee, byCallee[i], complain)
@@ -155,6 +158,16 @@ func (c *chronicle) judge() (complaints []string) {
 		complain("%d duplicates after %d faults, at most %d are promised", duplicates, c.faults, bound)
 	}
 	return complaints
+}
+
+// trimmed counts the intervals before those that the topics have in the end.
+func (c *chronicle) trimmed() (n int) {
+	for _, t := range c.topics {
+		if len(t.journal) > 0 {
+			n += t.journal[0].n
+		}
+	}
+	return n
 }
 
 // judgeTopic checks that all that was accepted is in the journal, in order, and under its id unless

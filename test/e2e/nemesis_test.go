@@ -39,7 +39,7 @@ const (
 func TestNemesisEmbedded(t *testing.T) {
 	t.Parallel()
 	m := newNemesis(t)
-	m.addHub("--retention-bytes=24KiB")
+	m.addHub("--retention-bytes=6KiB")
 	m.c.trims = true
 	m.run(append(m.hubFaults(), m.resetFault()))
 }
@@ -222,6 +222,6 @@ func (c *chronicle) summary() string {
 			read++
 		}
 	}
-	return fmt.Sprintf("%d faults (%d lost tails, %d freezes of hubs): %d intervals, %d rewinds of Sources, %d callbacks, %d deliveries, %d readers of streams, %d events, %d gaps told, %d duplicates",
-		c.faults, c.losses, c.freezes, intervals, rewinds, len(c.callees)-readers, len(c.arrived)-read, readers, read, gaps, duplicates)
+	return fmt.Sprintf("%d faults (%d lost tails, %d freezes of hubs): %d intervals, of which %d were trimmed, %d rewinds of Sources, %d callbacks, %d deliveries, %d readers of streams, %d events, %d gaps told, %d duplicates",
+		c.faults, c.losses, c.freezes, intervals, c.trimmed(), rewinds, len(c.callees)-readers, len(c.arrived)-read, readers, read, gaps, duplicates)
 }
