@@ -15,10 +15,10 @@ KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz nemesis alerts interop sources page image chart kube packages packaged release bench clean
+.PHONY: help build run test lint fmt vuln fuzz fuzz-long nemesis soak alerts interop sources page image chart kube packages packaged release bench clean
 
 help: ## Say what there is to run
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build the commands into bin/, static, without cgo
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -56,6 +56,10 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 rea
 	$(GO) test -count=1 -v -run TestRelayIsKilled ./cmd/rspub -args -relayed=1000
 	$(GO) test -count=1 -v -run 'TestReflector$$' ./internal/program/app -args -reflected=5000
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 -readers=200 $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
+
+soak: ## Run hubs, Sources, Destinations, callbacks and streams in real time under all kinds of faults for DURATION (10m); it prints its seed, and a report. SEED= repeats a run, PAUSE= is as of nemesis
+	@for p in redis-server ip faketime; do tools/need $$p; done
+	$(GO) test -count=1 -v -timeout 0 -run 'TestSoak$$' ./test/e2e -args -soak=$(DURATION) $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
 
 alerts: ## Cause the trouble of every alert, and see it fire on a Prometheus; RUN=name picks one trial
 	@for p in prometheus redis-server; do tools/need $$p; done

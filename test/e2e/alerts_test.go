@@ -64,7 +64,7 @@ func TestAlertsFire(t *testing.T) {
 	if *alertsFlag == "" {
 		t.Skip("it runs with -args -alerts=all")
 	}
-	if os.Getenv("RSHUB_E2E_TMPFS") == "" {
+	if os.Getenv("E2E_NAMESPACE") == "" {
 		inNamespace(t, "-test.timeout=0", "-alerts="+*alertsFlag) // for small file systems
 		return
 	}

@@ -21,7 +21,7 @@ func TestNemesisBackup(t *testing.T) {
 // backupFault takes a backup of the running hub, kills the hub later, and restores the
 // backup into a new folder. Half of the time the restore is killed as well, and run again.
 func (m *nemesis) backupFault() fault {
-	return fault{name: "hub restored from a backup", ofHub: true, loses: true, tail: true, begin: func() func() {
+	return fault{name: "hub restored from a backup", kind: tailLost, ofHub: true, loses: true, tail: true, begin: func() func() {
 		h, file := m.hubs[0], filepath.Join(m.t.TempDir(), "backup.jsonl")
 		m.rshub("backup", file, "--admin-url", "http://"+h.admin)
 		time.Sleep(m.between(0, time.Second))
@@ -41,7 +41,7 @@ func (m *nemesis) backupFault() fault {
 // killedBackupFault kills the hub while it makes a backup. The command says so, and leaves no
 // file that is not whole.
 func (m *nemesis) killedBackupFault() fault {
-	return fault{name: "hub killed during a backup", ofHub: true, begin: func() func() {
+	return fault{name: "hub killed during a backup", kind: killed, ofHub: true, begin: func() func() {
 		h, file := m.hubs[0], filepath.Join(m.t.TempDir(), "broken.jsonl")
 		cmd := exec.CommandContext(m.t.Context(), binary, "backup", file, "--admin-url", "http://"+h.admin)
 		if err := cmd.Start(); err != nil {

@@ -15,7 +15,7 @@ import (
 // it. The hubs do not know. It is passed over after nemesisGiveUp,
 // with a gap. The newest entry stays: without that one the tail is lost.
 func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string) fault {
-	return fault{name: "entry damaged", begin: func() func() {
+	return fault{name: "entry damaged", gaps: []string{journal.GapDamaged}, begin: func() func() {
 		m.hold()
 		time.Sleep(m.between(300*time.Millisecond, time.Second)) // the Sources publish
 		topic := m.rnd.IntN(len(m.c.topics))

@@ -16,8 +16,12 @@ import (
 // fault is something that goes wrong. begin makes it so, and returns what heals
 // it; nil: it heals by itself.
 type fault struct {
-	name  string
+	name string
+	// kind groups faults that are drawn and counted together; empty: the name.
+	kind  string
 	begin func() (heal func())
+	// gaps are the reasons of gaps that the fault may cause.
+	gaps []string
 	// loses says that acknowledged writes may be lost. The test changes no subscriptions during such
 	// a fault, because nobody would repeat these requests. tail says that writes are certainly lost.
 	loses, tail bool
@@ -29,6 +33,12 @@ type fault struct {
 type nemesis struct {
 	*world
 	rnd *rand.Rand
+	// rages is how long faults happen. calm runs before the first and after the last of them, while
+	// the Sources publish; nil: nothing does.
+	rages time.Duration
+	calm  func()
+	tally tally
+	final *chronicle // what converge judged
 	// last happens after all others; nil: nothing does.
 	last *fault
 }
@@ -47,19 +57,19 @@ func (m *nemesis) someHub() *hub {
 // hubFaults are those of the hubs' processes.
 func (m *nemesis) hubFaults() []fault {
 	return []fault{
-		{name: "hub killed", ofHub: true, begin: func() func() {
+		{name: "hub killed", kind: killed, ofHub: true, begin: func() func() {
 			h := m.someHub()
 			h.kill()
 			return h.start
 		}},
-		{name: "hub frozen past its lease", ofHub: true, begin: func() func() {
+		{name: "hub frozen past its lease", kind: frozen, ofHub: true, begin: func() func() {
 			h := m.someHub()
 			m.signal(h, syscall.SIGSTOP)
 			m.c.freezes++
 			time.Sleep(m.lease + m.between(0, time.Second))
 			return func() { m.signal(h, syscall.SIGCONT) }
 		}},
-		{name: "hub frozen for a moment", ofHub: true, begin: func() func() {
+		{name: "hub frozen for a moment", kind: frozen, ofHub: true, begin: func() func() {
 			h := m.someHub()
 			m.signal(h, syscall.SIGSTOP)
 			m.c.freezes++
@@ -80,7 +90,7 @@ func (m *nemesis) signal(h *hub, s syscall.Signal) {
 // dead while it is frozen, settle waits until they have finished. Then writes may be lost.
 func (m *nemesis) serverFaults(server func() *redistest.Server, settle func(testing.TB)) []fault {
 	return []fault{
-		{name: "Redis frozen", loses: settle != nil, begin: func() func() {
+		{name: "Redis frozen", kind: frozen, loses: settle != nil, begin: func() func() {
 			s := server()
 			s.Freeze(m.t)
 			if settle != nil {
@@ -128,11 +138,11 @@ func (m *nemesis) ends(h *hub) {
 func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s }, nil),
 		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix), m.emptiedFault(s.Servers, nemesisPrefix),
-		fault{name: "Redis killed", begin: func() func() {
+		fault{name: "Redis killed", kind: redisKilled, begin: func() func() {
 			s.Kill(m.t)
 			return func() { s.Restart(m.t) }
 		}},
-		fault{name: "network cut", begin: func() func() {
+		fault{name: "network cut", kind: networkCut, begin: func() func() {
 			p.setCut(true)
 			return func() { p.setCut(false) }
 		}},
@@ -145,7 +155,7 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 			p.setCut(false)
 			return nil
 		}},
-		fault{name: "tail lost", loses: true, tail: true, begin: func() func() {
+		fault{name: "tail lost", kind: tailLost, loses: true, tail: true, begin: func() func() {
 			s.LoseTail(m.t, func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
 			return nil
 		}},
@@ -156,11 +166,11 @@ func (m *nemesis) standaloneFaults(s *redistest.Server, p *proxy) []fault {
 func (m *nemesis) sentinelFaults(s *redistest.Sentinels) []fault {
 	return append(m.serverFaults(func() *redistest.Server { return s.Master(m.t) }, s.AwaitCalm),
 		m.fullFault(s.Servers), m.damageFault(s.Servers, nemesisPrefix), m.emptiedFault(s.Servers, nemesisPrefix),
-		fault{name: "failover by Sentinel", loses: true, begin: func() func() {
+		fault{name: "failover by Sentinel", kind: failedOver, loses: true, begin: func() func() {
 			s.Failover(m.t)
 			return nil
 		}},
-		fault{name: "promotion of a replica without the tail", loses: true, tail: true, begin: func() func() {
+		fault{name: "promotion of a replica without the tail", kind: tailLost, loses: true, tail: true, begin: func() func() {
 			s.LoseTail(m.t, func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
 			return nil
 		}},
@@ -175,7 +185,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 	}
 	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.AwaitCalm),
 		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix), m.emptiedFault(c.Servers, prefix),
-		fault{name: "failover in the Cluster", loses: true, begin: func() func() {
+		fault{name: "failover in the Cluster", kind: failedOver, loses: true, begin: func() func() {
 			c.Failover(m.t, slot())
 			return nil
 		}},
@@ -185,7 +195,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 			c.MigrateSlot(m.t, n, to)
 			return nil
 		}},
-		fault{name: "promotion of a replica without the tail", loses: true, tail: true, begin: func() func() {
+		fault{name: "promotion of a replica without the tail", kind: tailLost, loses: true, tail: true, begin: func() func() {
 			c.LoseTail(m.t, slot(), func() { time.Sleep(m.between(100*time.Millisecond, time.Second)) })
 			return nil
 		}},
@@ -197,9 +207,10 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 func (m *nemesis) rage(faults []fault, duration time.Duration) {
 	m.t.Helper()
 	end := time.Now().Add(duration)
+	draw := m.deck(faults)
 	for time.Now().Before(end) {
 		time.Sleep(m.between(200*time.Millisecond, 1500*time.Millisecond))
-		first := faults[m.rnd.IntN(len(faults))]
+		first := draw()
 		if second := faults[m.rnd.IntN(len(faults))]; m.rnd.IntN(4) == 0 && second.ofHub && !first.ofHub {
 			m.happen(second, func() { m.happen(first, func() {}) })
 			continue
@@ -228,17 +239,23 @@ func (m *nemesis) happen(f fault, meanwhile func()) {
 	}
 	m.c.lossy = m.c.lossy || f.loses
 	m.mu.Unlock()
+	begun := m.now()
 	heal := f.begin()
+	m.tally.caused(f)
 	time.Sleep(m.between(100*time.Millisecond, 2*time.Second))
 	meanwhile()
 	if heal != nil {
 		heal()
 	}
+	m.tally.healed(f)
+	m.explain(f, begun)
 	m.t.Logf("%8v %s: healed", m.now().Round(time.Millisecond), f.name)
 }
 
 // replay says how to have the same schedule again.
 func replay(t *testing.T, seed uint64) {
 	t.Helper()
-	t.Logf("seed %d (repeat with -args -seed=%d -nemesis=%v)", seed, seed, *nemesisFlag)
+	if *soakFlag == 0 { // a soak says it itself
+		t.Logf("seed %d (repeat with -args -seed=%d -nemesis=%v)", seed, seed, *nemesisFlag)
+	}
 }

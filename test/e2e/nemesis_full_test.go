@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -21,7 +22,7 @@ const flowWithin = time.Minute
 // more than its maxmemory. Deliveries of the backlog, ends, gaps and reads of the API have to
 // continue. Publishes and requests wait.
 func (m *nemesis) fullFault(servers func() []*redistest.Server) fault {
-	return fault{name: "Redis filled by another tenant", begin: func() func() {
+	return fault{name: "Redis filled by another tenant", kind: redisFull, gaps: []string{journal.GapGaveUp}, begin: func() func() {
 		m.hold()
 		time.Sleep(m.between(300*time.Millisecond, time.Second)) // the Sources publish
 		var heal []func()

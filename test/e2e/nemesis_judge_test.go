@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/rshub/rshub/journal"
 )
 
 // chronicle is what happened in a run of the nemesis, as seen from outside: the answers that Sources
@@ -27,7 +29,12 @@ type chronicle struct {
 	// faults is how often hubs or the store were hit, and perFault how many
 	// duplicates each may bring; losses is how often a tail was lost.
 	faults, perFault, losses int
+	// explained are the faults that may have caused gaps, by the reason of the gap.
+	explained map[string][]span
 }
+
+// span is the time of a fault, from its beginning until it was healed.
+type span struct{ begun, healed time.Duration }
 
 // topicStory is one topic: the intervals that its Source built, by number.
 type topicStory struct {
@@ -152,6 +159,7 @@ func (c *chronicle) judge() (complaints []string) {
 		c.judgeCallee(callee, byCallee[i], complain)
 		c.judgeOrder(callee, byCallee[i], complain)
 		c.judgeEnds(callee, byCallee[i], complain)
+		c.judgeGaps(callee, complain)
 		duplicates += c.duplicates(byCallee[i])
 	}
 	if bound := c.faults * c.perFault; duplicates > bound {
@@ -287,6 +295,29 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 		}
 		if late++; late > c.freezes {
 			complain("%s: interval %d arrived at %v, when it was not subscribed any more", who.path, a.n, a.at.Round(time.Millisecond))
+		}
+	}
+}
+
+// judgeGaps checks that each gap has an explanation: the hubs trim, the callee itself left, or a fault that
+// was healed after the first interval of the gap was posted.
+func (c *chronicle) judgeGaps(who *callee, complain func(string, ...any)) {
+	story := c.topics[who.topic]
+	for _, g := range who.gaps {
+		switch g.reason {
+		case journal.GapRetention:
+			if c.trims {
+				continue
+			}
+		case journal.GapGone, journal.GapUnsubscribe, journal.GapExpired:
+			if slices.ContainsFunc(who.sessions, func(s session) bool { return s.leaving > 0 || s.expires }) {
+				continue
+			}
+		}
+		if !slices.ContainsFunc(c.explained[g.reason], func(s span) bool {
+			return g.first < len(story.intervals) && story.intervals[g.first].sent <= s.healed
+		}) {
+			complain("%s: no fault explains the gap from interval %d to %d (%s)", who.path, g.first, g.last, g.reason)
 		}
 	}
 }

@@ -61,8 +61,27 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 		"lost at the end": {func(c *chronicle) { c.drop(0, 9) }, "/stays: interval 9 of topic has not arrived"},
 		"lost, and recorded": {func(c *chronicle) {
 			c.drop(0, 5)
+			c.callees[0].gaps = []lostSpan{{5, 5, "damaged"}}
+			c.explained = map[string][]span{"damaged": {{0, 7 * time.Second}}}
+		}, ""},
+		"lost, and recorded, by hubs that trim": {func(c *chronicle) {
+			c.trims = true
+			c.drop(0, 5)
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, ""},
+		"a gap that nothing explains": {func(c *chronicle) {
+			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
+		}, "/stays: no fault explains the gap from interval 5 to 5 (retention)"},
+		"a gap after the fault was healed": {func(c *chronicle) {
+			c.callees[0].gaps = []lostSpan{{5, 5, "gave_up"}}
+			c.explained = map[string][]span{"gave_up": {{0, 5 * time.Second}}}
+		}, "no fault explains"},
+		"a gap of one who left": {func(c *chronicle) {
+			c.callees[1].gaps = []lostSpan{{4, 7, "unsubscribed"}}
+		}, ""},
+		"a gap of an end that nobody asked for": {func(c *chronicle) {
+			c.callees[0].gaps = []lostSpan{{4, 7, "unsubscribed"}}
+		}, "no fault explains"},
 		"lost, and another recorded": {func(c *chronicle) {
 			c.drop(0, 5)
 			c.callees[0].gaps = []lostSpan{{6, 6, "retention"}}
@@ -84,6 +103,7 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.arrive(0, 5, 20*time.Second)
 		}, "interval 5 arrived first after 9"},
 		"out of order, after it was in a gap": {func(c *chronicle) {
+			c.trims = true
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 			c.drop(0, 5)
 			c.arrive(0, 5, 20*time.Second)

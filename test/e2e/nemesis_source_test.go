@@ -27,7 +27,7 @@ type stubbornSource struct {
 
 const link = `<%s>; rel="self", <%s>; rel="hub"`
 
-// hubURL is what all hubs of a run call themselves: they are one.
+// hubURL is what all hubs of a nemesis call themselves: they are one.
 const hubURL = "http://hub.example/"
 
 func (s *stubbornSource) from(n int) time.Time { return s.first.Add(time.Duration(n) * time.Second) }
@@ -81,7 +81,7 @@ func (s *stubbornSource) post(ctx context.Context, h *hub) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	header := http.Header{
-		"Content-Type": {"application/xml"}, "Link": {fmt.Sprintf(link, s.story.url, hubURL)},
+		"Content-Type": {"application/xml"}, "Link": {fmt.Sprintf(link, s.story.url, s.w.public)},
 		"Accept": {"application/problem+json"},
 	}
 	a, err := try(limited, http.MethodPost, h.url(), header, s.bodies[s.at])

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rshub/rshub/journal"
 )
 
 var readersFlag = flag.Int("readers", 6, "how many readers of streams each nemesis has; it has at least as many callbacks that stay")
@@ -66,7 +68,7 @@ func (w *world) hear(c *callee, event, data string) {
 
 // resetFault has an operator reset a topic. Its Source goes on where it was.
 func (m *nemesis) resetFault() fault {
-	return fault{name: "topic reset", ofHub: true, begin: func() func() {
+	return fault{name: "topic reset", ofHub: true, gaps: []string{journal.GapReset}, begin: func() func() {
 		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
 		id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)).String()
 		if a, err := try(m.t.Context(), http.MethodPost, "http://"+m.someHub().admin+"/api/v1/topics/"+id+"/reset", http.Header{"Content-Type": {"application/json"}}, []byte("{}")); err != nil || a.status != http.StatusOK {

@@ -83,7 +83,7 @@ func newNemesis(t *testing.T) *nemesis {
 	replay(t, seed)
 	name := fnv.New64()
 	_, _ = name.Write([]byte(t.Name())) // never fails
-	return &nemesis{world: newWorld(t, nemesisLease), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
+	return &nemesis{world: newWorld(t, nemesisLease), rnd: rand.New(rand.NewPCG(seed, name.Sum64())), rages: *nemesisFlag, tally: tally{}}
 }
 
 func (m *nemesis) addRedisHubs(n int, url string) {
@@ -137,9 +137,15 @@ func (m *nemesis) run(faults []fault) {
 		expires := m.addCallee(n)
 		background(func() error { return m.expire(ctx, expires, 3*time.Second) })
 	}
+	if m.calm != nil {
+		m.calm()
+	}
 	began := time.Now()
-	m.rage(faults, *nemesisFlag)
+	m.rage(faults, m.rages)
 	raged := time.Since(began)
+	if m.calm != nil {
+		m.calm()
+	}
 	cancel()
 	running.Wait()
 	close(failed)
@@ -195,6 +201,7 @@ func (m *nemesis) converge() {
 	if c == nil {
 		m.t.Fatal(errors.New("the hubs could not be asked"))
 	}
+	m.final = c
 	m.t.Log(c.summary())
 }
 

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -31,6 +32,7 @@ type world struct {
 	binary string
 	names  int           // of hubs that were started
 	lease  time.Duration // --owner-lease
+	public string        // what all hubs call themselves
 
 	servers []*httptest.Server
 	// healed is closed when no fault will come any more.
@@ -55,16 +57,27 @@ type world struct {
 func newWorld(t *testing.T, lease time.Duration) *world {
 	t.Helper()
 	w := &world{
-		t: t, start: time.Now(), lease: lease, healed: make(chan struct{}),
+		t: t, start: time.Now(), lease: lease, public: hubURL, healed: make(chan struct{}),
 		bodies: map[[32]byte][2]int{}, callees: map[string]int{}, checks: map[string]int{}, wants: map[string]string{}, isGone: map[string]bool{}, leave: make(chan struct{}),
 	}
 	w.lastAnswer.Store(new(string))
 	for range 8 {
-		s := httptest.NewServer(w)
-		t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-		w.servers = append(w.servers, s)
+		w.addServer("127.0.0.1", w)
 	}
 	return w
+}
+
+// addServer adds a server of callbacks.
+func (w *world) addServer(addr string, h http.Handler) {
+	w.t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	l, err := new(net.ListenConfig).Listen(w.t.Context(), "tcp", addr+":0")
+	must(w.t, err)
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	w.t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	w.servers = append(w.servers, s)
 }
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
@@ -72,11 +85,17 @@ func (w *world) now() time.Duration { return time.Since(w.start) }
 // addHub starts a hub that is one with the others.
 func (w *world) addHub(args ...string) {
 	w.t.Helper()
+	w.prepareHub(args...).start()
+}
+
+// prepareHub is addHub without the start.
+func (w *world) prepareHub(args ...string) *hub {
+	w.t.Helper()
 	w.names++
-	h := newHub(w.t, append([]string{"--public-url", hubURL, "--node-id", fmt.Sprint("hub-", w.names-1), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
+	h := newHub(w.t, append([]string{"--public-url", w.public, "--node-id", fmt.Sprint("hub-", w.names-1), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
 	h.binary = w.binary
 	w.hubs = append(w.hubs, h)
-	h.start()
+	return h
 }
 
 // learn remembers which interval a body is.
@@ -339,6 +358,7 @@ func (w *world) collect(ctx context.Context) (*chronicle, error) {
 	w.mu.Lock()
 	c := w.c
 	c.arrived = slices.Clone(w.c.arrived)
+	c.explained = maps.Clone(w.c.explained)
 	w.mu.Unlock()
 	c.topics = nil
 	for n, t := range w.c.topics {

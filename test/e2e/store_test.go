@@ -29,7 +29,7 @@ func TestFolderIsLocked(t *testing.T) {
 // and it works again when there is room. It needs a small file system of its
 // own, as root or in a user namespace, and fails where neither can be had.
 func TestDiskFull(t *testing.T) {
-	if os.Getenv("RSHUB_E2E_TMPFS") == "" {
+	if os.Getenv("E2E_NAMESPACE") == "" {
 		inNamespace(t)
 		return
 	}
@@ -93,16 +93,30 @@ func TestDiskFull(t *testing.T) {
 func inNamespace(t *testing.T, more ...string) {
 	t.Helper()
 	args := append([]string{os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}, more...)
+	kinds := ""
 	if os.Geteuid() != 0 {
-		args = append([]string{"unshare", "-Urm"}, args...)
+		kinds = "-m"
 	}
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "RSHUB_E2E_TMPFS=1")
-	out, err := cmd.CombinedOutput()
+	out, err := namespace(t, kinds, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+}
+
+// namespace is a command in new namespaces of these kinds, as unshare calls them, and of users where root's
+// rights are missing. No kinds: it runs as it is.
+func namespace(t *testing.T, kinds string, args ...string) *exec.Cmd {
+	t.Helper()
+	if kinds != "" && os.Geteuid() != 0 {
+		kinds += "Ur"
+	}
+	if kinds != "" {
+		args = append([]string{"unshare", kinds}, args...)
+	}
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "E2E_NAMESPACE=1")
+	return cmd
 }
 
 // fill writes a file of up to size bytes, as far as there is room.

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rshub/rshub/journal"
+)
+
+// callbacksFail are the reasons of gaps that a fault between hubs and callbacks may cause.
+var callbacksFail = []string{journal.GapGaveUp}
+
+// endFaults are those of the processes of Source and Destinations.
+func (s *soak) endFaults() []fault {
+	some := func() *process { return pick(s.rnd, s.chain.all()) }
+	return []fault{
+		{name: "Source or Destination killed", kind: killed, begin: func() func() {
+			p := some()
+			p.kill()
+			return p.start
+		}},
+		{name: "Source or Destination frozen", kind: frozen, begin: func() func() {
+			p := some()
+			must(s.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+			return func() { must(s.t, p.cmd.Process.Signal(syscall.SIGCONT)) }
+		}},
+	}
+}
+
+const diskSize = 2 << 30
+
+// mountDisk mounts a file system that can be filled.
+func (s *soak) mountDisk() error {
+	mount := s.t.TempDir()
+	if os.Getenv("E2E_NAMESPACE") == "" {
+		return fmt.Errorf("no namespace to mount a small file system in")
+	}
+	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprint("size=", diskSize)); err != nil {
+		return fmt.Errorf("a small file system cannot be mounted: %w", err)
+	}
+	s.t.Cleanup(func() { _ = syscall.Unmount(mount, syscall.MNT_DETACH) })
+	s.disk = mount
+	return nil
+}
+
+// diskFault makes the disk of hub, Source and Destinations so small that it is full to the last byte, or
+// that less is free than they leave.
+func (s *soak) diskFault() fault {
+	resize := func(size int64) error {
+		return syscall.Mount("tmpfs", s.disk, "tmpfs", syscall.MS_REMOUNT, fmt.Sprint("size=", size))
+	}
+	return fault{name: "disk full", kind: diskFull, begin: func() func() {
+		room := int64(s.rnd.IntN(2)) * 8 << 20
+		eventually(s.t, time.Minute, func() error {
+			var fs syscall.Statfs_t
+			must(s.t, syscall.Statfs(s.disk, &fs))
+			return resize(int64(fs.Blocks-fs.Bfree)*fs.Bsize + room) // which fails if more was written meanwhile
+		})
+		return func() { must(s.t, resize(diskSize)) }
+	}}
+}
+
+// networkFaults cut what is between hubs and callbacks, or between the hubs and all others. Packets to an
+// address have no route then; those from it pass.
+func (s *soak) networkFaults() []fault {
+	cut := func(addr string) func() func() {
+		return func() func() {
+			must(s.t, route("add", addr))
+			return func() { must(s.t, route("del", addr)) }
+		}
+	}
+	if os.Getenv("E2E_NAMESPACE") == "" {
+		s.notHad[networkCut] = "no network namespace"
+		return nil
+	}
+	return []fault{
+		{name: "network cut in front of hubs", kind: networkCut, begin: cut(s.front)},
+		{name: "network cut before callbacks", kind: networkCut, gaps: callbacksFail, begin: cut(s.back)},
+	}
+}
+
+func route(what, addr string) error {
+	//nolint:noctx // it takes a moment
+	if out, err := exec.Command("ip", "route", what, "unreachable", addr, "table", "local").CombinedOutput(); err != nil {
+		return fmt.Errorf("ip route %s unreachable %s: %w\n%s", what, addr, err, out)
+	}
+	return nil
+}
+
+// slowHost is a server of callbacks that is slow or hangs at times.
+type slowHost struct {
+	next http.Handler
+
+	mu    sync.Mutex
+	slow  time.Duration
+	hangs chan struct{} // closed when it goes on; nil: it does not hang
+}
+
+func (h *slowHost) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	slow, hangs := h.slow, h.hangs
+	h.mu.Unlock()
+	time.Sleep(slow)
+	if hangs != nil {
+		select {
+		case <-hangs:
+		case <-r.Context().Done():
+		}
+		panic(http.ErrAbortHandler)
+	}
+	h.next.ServeHTTP(rw, r)
+}
