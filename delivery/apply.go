@@ -45,15 +45,15 @@ func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now re
 		s.partitions[partitionOf(t.url)]++
 		fresh = t
 	}
-	h := s.hosts.host(hostPort)
-	l := &lane{id: sub.ID, topic: t, host: h, callback: sub.Callback, cursor: packCursor(sub.Cursor), timer: -1}
+	h := s.hosts.host(hostPort, sub.Callback)
+	l := &lane{id: sub.ID, topic: t, host: h, cursor: packCursor(sub.Cursor), timer: -1}
 	l.set(sub)
 	if l.cursor.status > 0 && h.health != quick {
 		h.health = quick
 		s.relist(h)
 	}
 	l.retryAfter = overloaded(int(l.cursor.status)) // it may have come with a Retry-After
-	s.setOf(l.id).lanes[l.id] = l
+	s.setOf(l.id).lanes.add(l)
 	t.members.add(l, &l.inTopic)
 	h.members.add(l, &l.inHost)
 	s.place(l, now)
@@ -72,8 +72,8 @@ func (s *scheduler) remove(l *lane) {
 	}
 	l.state = gone
 	s.timers.drop(l)
-	if set := s.setOf(l.id); set != nil && set.lanes[l.id] == l {
-		delete(set.lanes, l.id)
+	if set := s.setOf(l.id); set != nil {
+		set.lanes.remove(l)
 	}
 	t, h := l.topic, l.host
 	t.members.remove(l.inTopic, inTopic)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -252,7 +253,7 @@ func (b *bed) take() {
 // removeAll removes all lanes, under the lock.
 func (b *bed) removeAll() {
 	for _, set := range b.d.sched.s.sets {
-		for _, l := range set.lanes {
+		for _, l := range slices.Clone(set.lanes) {
 			b.d.sched.s.remove(l)
 		}
 	}

@@ -22,6 +22,6 @@ func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 // confirm reports whether j may be delivered. It copies to j the lease and the secret that are in
 // force.
 func (s *scheduler) confirm(j *job) bool {
-	j.lease, j.secret = j.lane.lease, j.lane.secret
+	j.lease, j.secret = j.lane.lease, j.lane.secret()
 	return j.set.delivers() && j.stands() && j.lane.inForce(s.read().earliest)
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,7 +28,8 @@ const probation = 10 * time.Minute
 
 // host is a callback host:port.
 type host struct {
-	name string
+	name   string
+	origin string // with which most callbacks begin, such as https://h.example
 	members
 	// queued are the backlogs with ready lanes, of each kind in the order in which
 	// they have their turn here; active counts the exchanges of each.
@@ -85,14 +87,27 @@ type hosts struct {
 	suspects int
 }
 
-// host returns the host with a name. It adds the host if there is none.
-func (hs *hosts) host(name string) *host {
+// host returns the host of a callback, which has a name. It adds the host if there is none.
+func (hs *hosts) host(name, callback string) *host {
 	h := hs.byName[name]
 	if h == nil {
-		h = &host{name: name, timer: -1}
+		h = &host{name: name, origin: originOf(callback), timer: -1}
 		hs.byName[name] = h
 	}
 	return h
+}
+
+// originOf returns what is before the path of a URL.
+func originOf(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return ""
+	}
+	host := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		host = rest[:end]
+	}
+	return scheme + "://" + host
 }
 
 // forget drops a host without lanes and deliveries.

@@ -222,7 +222,7 @@ func keepWorst(list *[Worst]Laggard, l *lane, now int64, worse func(than *Laggar
 
 func (l *lane) laggard(now int64) Laggard {
 	x := Laggard{
-		ID: l.id, Topic: l.topic.url, Callback: l.callback, NextAt: instant(l.cursor.next),
+		ID: l.id, Topic: l.topic.url, Callback: l.callback(), NextAt: instant(l.cursor.next),
 		Attempt: l.cursor.attempt, Status: int(l.cursor.status), Suspect: l.host.suspect,
 	}
 	x.Behind, x.Span = l.lag(now)

@@ -1,8 +1,10 @@
 package delivery
 
 import (
+	"bytes"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,19 +28,21 @@ const (
 // lane is one subscription that has not ended. A million of them are kept, so it
 // is small and has few pointers. The lock of sharedScheduler guards it.
 type lane struct {
-	id               uuid.UUID
-	topic            *topic
-	host             *host
-	callback, secret string
-	expires          int64 // Unix nanoseconds
-	lease            int64 // the same; when it was verified, which names the lease
-	due              int64 // by clocks.mono; while waiting
-	cursor           cursor
-	timer            int32 // its place in scheduler.timers, or -1
-	inTopic, inHost  int32 // its places among the lanes of topic and host
-	state            state
-	paused           bool // by the operator
-	retryAfter       bool // due comes from a Retry-After, and nothing shortens it
+	id              uuid.UUID
+	topic           *topic
+	host            *host
+	texts           string // the callback after host.origin, and the secret
+	expires         int64  // Unix nanoseconds
+	lease           int64  // the same; when it was verified, which names the lease
+	due             int64  // by clocks.mono; while waiting
+	cursor          cursor
+	cut             uint32 // where the secret begins in texts
+	timer           int32  // its place in scheduler.timers, or -1
+	inTopic, inHost int32  // its places among the lanes of topic and host
+	state           state
+	whole           bool // texts has the whole callback, which does not begin with host.origin
+	paused          bool // by the operator
+	retryAfter      bool // due comes from a Retry-After, and nothing shortens it
 }
 
 func (l *lane) dueAt() int64 { return l.due }
@@ -50,8 +54,22 @@ func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
 
 // set copies what a lane needs of a subscription, except the cursor.
 func (l *lane) set(s *subscriptions.Subscription) {
-	l.secret, l.expires, l.lease = s.Secret, nanos(s.ExpiresAt), nanos(s.VerifiedAt)
+	if l.texts == "" || l.secret() != s.Secret {
+		rest, ok := strings.CutPrefix(s.Callback, l.host.origin)
+		l.texts, l.cut, l.whole = rest+s.Secret, uint32(len(rest)), !ok //nolint:gosec // the length of a URL
+	}
+	l.expires, l.lease = nanos(s.ExpiresAt), nanos(s.VerifiedAt)
 	l.paused = !s.PausedAt.IsZero()
+}
+
+func (l *lane) secret() string { return l.texts[l.cut:] }
+
+// callback returns the callback as it was given.
+func (l *lane) callback() string {
+	if l.whole {
+		return l.texts[:l.cut]
+	}
+	return l.host.origin + l.texts[:l.cut]
 }
 
 // inForce reports whether the lane may get deliveries at now, in Unix nanoseconds.
@@ -173,3 +191,35 @@ func (m *members) next() *lane {
 
 func inTopic(l *lane) *int32 { return &l.inTopic }
 func inHost(l *lane) *int32  { return &l.inHost }
+
+// byID are the lanes of a shard in the order of their ids: a map of as many would need five times
+// the memory. Stores list subscriptions in this order, mostly, so that most come last.
+type byID []*lane
+
+func (b byID) find(id uuid.UUID) (int, bool) {
+	return slices.BinarySearchFunc(b, id, func(l *lane, id uuid.UUID) int { return bytes.Compare(l.id[:], id[:]) })
+}
+
+// get returns the lane of a subscription; nil: there is none.
+func (b byID) get(id uuid.UUID) *lane {
+	if i, ok := b.find(id); ok {
+		return b[i]
+	}
+	return nil
+}
+
+// add adds a lane that is not there.
+func (b *byID) add(l *lane) {
+	i, _ := b.find(l.id)
+	*b = slices.Insert(*b, i, l)
+}
+
+// remove removes a lane, if it is there.
+func (b *byID) remove(l *lane) {
+	if i, ok := b.find(l.id); ok && (*b)[i] == l {
+		*b = slices.Delete(*b, i, i+1)
+	}
+}
+
+// all yields the lanes.
+func (b *byID) all(yield func(*lane) bool) { slices.Values(*b)(yield) }

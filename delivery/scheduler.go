@@ -45,7 +45,7 @@ type scheduler struct {
 // laneSet is the lanes of a shard, from its Start until it is finished or aborted.
 type laneSet struct {
 	ctx     context.Context // of its exchanges
-	lanes   map[uuid.UUID]*lane
+	lanes   byID
 	closing bool          // no delivery starts any more
 	active  int           // lanes that senders have
 	drained chan struct{} // closed when active is 0; nil: nothing waits for that
@@ -141,7 +141,7 @@ func (s *scheduler) setOf(id uuid.UUID) *laneSet { return s.sets[subscriptions.S
 // lane returns that of a subscription; nil: there is none.
 func (s *scheduler) lane(id uuid.UUID) *lane {
 	if set := s.setOf(id); set != nil {
-		return set.lanes[id]
+		return set.lanes.get(id)
 	}
 	return nil
 }

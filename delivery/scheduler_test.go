@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/rshub/rshub/journal"
@@ -117,7 +116,7 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		}
 	}
 	for i := range w.s.sets {
-		w.s.sets[i] = &laneSet{ctx: t.Context(), lanes: make(map[uuid.UUID]*lane)}
+		w.s.sets[i] = &laneSet{ctx: t.Context()}
 	}
 	w.asleep = w.senders
 	return w

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -164,7 +163,7 @@ func (ss *shards) open(n int) *tenure {
 	}
 	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]struct{})}
 	t.ctx, t.cut = context.WithCancelCause(ss.exchanges)
-	t.set = &laneSet{ctx: t.ctx, lanes: make(map[uuid.UUID]*lane)}
+	t.set = &laneSet{ctx: t.ctx}
 	s.tenure = t
 	ss.sched.do(func(sc *scheduler) { sc.sets[n] = t.set })
 	return t
@@ -180,7 +179,7 @@ func (ss *shards) close(s *shard) *tenure {
 	}
 	t.yielding = true
 	ss.sched.do(func(*scheduler) { t.set.closing = true })
-	ss.sched.each(maps.Values(t.set.lanes), func(sc *scheduler, l *lane) {
+	ss.sched.each(t.set.lanes.all, func(sc *scheduler, l *lane) {
 		if l.state != inFlight { // these go when their sender is done with them
 			sc.remove(l)
 		}
@@ -199,7 +198,7 @@ func (ss *shards) drop(n int, t *tenure) {
 		return
 	}
 	s.tenure = nil
-	ss.sched.each(maps.Values(t.set.lanes), (*scheduler).remove)
+	ss.sched.each(t.set.lanes.all, (*scheduler).remove)
 	ss.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
 }
 

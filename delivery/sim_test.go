@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -71,7 +69,7 @@ func newSim(t *testing.T, seed uint64, more ...func(*Options)) *sim {
 		hosts: make(map[*host]*simHost), ready: make(map[*lane]*simWait),
 	}
 	for i := range s.d.sched.s.sets {
-		s.d.sched.s.sets[i] = &laneSet{ctx: t.Context(), lanes: make(map[uuid.UUID]*lane)}
+		s.d.sched.s.sets[i] = &laneSet{ctx: t.Context()}
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

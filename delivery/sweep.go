@@ -160,8 +160,8 @@ func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	unlisted := make(map[uuid.UUID]struct{})
 	ss.sched.do(func(*scheduler) {
-		for id := range t.set.lanes {
-			unlisted[id] = struct{}{}
+		for _, l := range t.set.lanes {
+			unlisted[l.id] = struct{}{}
 		}
 	})
 	since := t.changed
