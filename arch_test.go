@@ -56,10 +56,12 @@ type room struct {
 // which is uuid's.
 var table = map[string]room{
 	// xnet for the links of HTML pages, which no XML parser reads.
-	"resourcesync":            {layer: "0", third: "xnet"},
-	"websub":                  {layer: "0"},
-	"journal":                 {layer: "0", third: "uuid"},
-	"internal/base/egress":    {layer: "0", third: "lru ssrf xnet"},
+	"resourcesync": {layer: "0", third: "xnet"},
+	"websub":       {layer: "0"},
+	"journal":      {layer: "0", third: "uuid"},
+	// xnet for what may be in a header.
+	"internal/base/post":      {layer: "0", third: "xnet"},
+	"internal/base/egress":    {layer: "0a", may: "internal/base/post", third: "lru ssrf xnet"},
 	"internal/base/web":       {layer: "0b", may: "internal/base/egress"},
 	"internal/base/browser":   {layer: "0"},
 	"internal/base/fairqueue": {layer: "0"},
@@ -109,7 +111,7 @@ var table = map[string]room{
 	"hub/history": {layer: "1", may: "resourcesync journal internal/base/negotiate", third: "uuid zap"},
 
 	"hub":              {layer: "2", may: "hub/history internal/base/negotiate websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
-	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/web", third: "zap uuid lru"},
+	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/post internal/base/web", third: "zap uuid lru"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},

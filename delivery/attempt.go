@@ -1,20 +1,15 @@
 package delivery
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
@@ -55,8 +50,7 @@ func (s *sender) attempt(_ context.Context, d *delivery) bool {
 
 // client makes the exchanges. It stores nothing about them.
 type client struct {
-	doer      Doer
-	userAgent string
+	poster    poster
 	signature websub.SignatureMethod
 	timeout   time.Duration // without progress
 	clock     journal.Clock
@@ -65,23 +59,13 @@ type client struct {
 // attempt makes one HTTP exchange (WebSub 7, HUB-40 to HUB-47). Ctx cuts it off.
 func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	out := outcome{started: time.Now(), limit: exchangeLimit(c.timeout, x.body.entry.Size)}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w := newWatch(cancel, c.timeout, out.limit)
-	defer w.stop()
-
-	err := c.post(ctx, w, x, &out)
+	a, err := c.post(ctx, x, out.limit)
 	out.duration = time.Since(out.started)
-	if err == nil {
-		return out
-	}
-	// The cause of the cut-off says more than the error that followed from it.
-	var slow *slowError
-	cause := context.Cause(ctx)
 	switch {
-	case errors.As(cause, &slow):
-		out.Status, out.err = journal.StatusTimeout, slow
-	case cause != nil:
+	case err == nil:
+		// Retry-After has no limit here: decide has one, --retry-max.
+		out.Status, out.answer, out.RetryAfter = a.Status, a.Body, c.retryAfter(a.RetryAfter)
+	case ctx.Err() != nil:
 		out.cutOff = true
 	default:
 		out.Status, out.err = cmp.Or(failureStatus[egress.Classify(err)], journal.StatusError), egress.WithoutURL(err)
@@ -89,113 +73,32 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	return out
 }
 
-// post sends the request. It stores in out the status of the answer, its Retry-After and,
-// for the operator, the beginning of one that says that the delivery failed. The rest of the
-// answer means nothing (HUB-46): a little of it is read, for a moment, so that the connection
-// can be used again. Retry-After has no limit here: decide has one, --retry-max.
-func (c *client) post(ctx context.Context, w *watch, x exchange, out *outcome) error {
-	req, err := c.request(ctx, w, x)
-	if err != nil {
-		return err
-	}
-	resp, err := c.doer.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close() //nolint:errcheck // the answer means nothing
-	out.Status = resp.StatusCode
-	if resp.ContentLength != 0 {
-		w.answered()
-		if !out.delivered() {
-			out.answer, _ = io.ReadAll(io.LimitReader(resp.Body, AnswerLimit)) // nor does an error in it
-		}
-		_, _ = io.CopyN(io.Discard, resp.Body, readLimit-int64(len(out.answer)))
-	}
-	out.RetryAfter = web.RetryAfter(resp.Header, c.clock.Now(), math.MaxInt64)
-	return nil
-}
-
-func (c *client) request(ctx context.Context, w *watch, x exchange) (*http.Request, error) {
+// post sends the request. Only the status of the answer means anything, and its Retry-After
+// (HUB-46). Of one that says that the delivery failed, the operator sees the beginning.
+func (c *client) post(ctx context.Context, x exchange, whole time.Duration) (post.Answer, error) {
 	e := &x.body.entry
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.callback, nil)
-	if err != nil {
-		return nil, err
-	}
-	verbatim(req.URL, x.callback)
-	// All values are in one array, because each delivery makes them.
-	values := make([]string, 0, 6)
-	one := func(v string) []string {
-		values = append(values, v)
-		return values[len(values)-1 : len(values) : len(values)]
-	}
-	// These keys are already spelled as net/http spells them.
-	req.Header = http.Header{
-		"User-Agent":    one(c.userAgent),
-		"Link":          one(x.body.link),
-		"Webhook-Id":    one(x.body.id),
-		"RSHub-Attempt": one(strconv.FormatUint(uint64(x.attempt), 10)),
-		// It is never sent. With it the transport repeats a request that was lost because
-		// the other side closed a keep-alive connection.
-		"Idempotency-Key": nil,
-	}
-	if e.MediaType != "" {
-		req.Header["Content-Type"] = one(e.MediaType)
-	}
+	var own [2]post.Field
+	fields := append(own[:0], post.Field{Name: "RSHub-Attempt", Value: strconv.FormatUint(uint64(x.attempt), 10)})
 	if x.secret != "" {
-		req.Header[websub.HeaderSignature] = one(c.signature.Sign(x.secret, e.Body))
+		fields = append(fields, post.Field{Name: websub.HeaderSignature, Value: c.signature.Sign(x.secret, e.Body)})
 	}
-	if len(e.Body) > 0 {
-		req.ContentLength = int64(len(e.Body))
-		req.GetBody = func() (io.ReadCloser, error) {
-			return w.sending(e.Body), nil
-		}
-		req.Body, _ = req.GetBody()
-	}
-	return req, nil
+	return c.poster.Post(ctx, &post.Request{
+		URL: x.callback, Head: x.body.head, Own: fields, Body: e.Body,
+		Stall: c.timeout, Whole: whole, Rest: readFor, Read: readLimit, Keep: AnswerLimit,
+	})
 }
 
-// verbatim makes net/http send u as it is in raw, and not percent-encoded anew (HUB-40).
-func verbatim(u *url.URL, raw string) {
-	_, rest, _ := strings.Cut(raw, "://")
-	host, path := rest, ""
-	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		host, path = rest[:i], rest[i:]
+func (c *client) retryAfter(value string) time.Duration {
+	if value == "" {
+		return 0
 	}
-	path, _, _ = strings.Cut(path, "?")
-	switch {
-	case path == u.EscapedPath():
-	case strings.HasPrefix(path, "//"):
-		u.Opaque = "//" + host + path
-	default:
-		u.Opaque = path
-	}
+	return web.RetryAfter(http.Header{"Retry-After": {value}}, c.clock.Now(), math.MaxInt64)
 }
 
-// oneWrite is the longest body, in bytes, that is not watched on its way, because it is
-// written at once. Net/http knows the plain reader, and sends such a body together with its
-// header.
-const oneWrite = 32 << 10
-
-// sending is a reader of a body on its way. Each time that the transport reads some of a
-// longer one counts as progress.
-func (w *watch) sending(body []byte) io.ReadCloser {
-	if len(body) <= oneWrite {
-		return io.NopCloser(bytes.NewReader(body))
-	}
-	return &watched{*bytes.NewReader(body), w}
+// exchangeLimit is how long an exchange may take with a body of size bytes.
+func exchangeLimit(timeout time.Duration, size int64) time.Duration {
+	return web.Pace{Stall: timeout, Rate: byteRate}.Limit(size)
 }
-
-type watched struct {
-	body bytes.Reader
-	w    *watch
-}
-
-func (b *watched) Read(p []byte) (int, error) {
-	b.w.progress()
-	return b.body.Read(p)
-}
-
-func (b *watched) Close() error { return nil }
 
 // failureStatus is the status of an exchange without an answer, by the failure.
 var failureStatus = map[egress.Failure]int{
@@ -204,21 +107,18 @@ var failureStatus = map[egress.Failure]int{
 	egress.FailureRefused: journal.StatusRefused,
 }
 
-// slowError is the cause when a watch cuts an exchange off.
-type slowError struct {
-	after   time.Duration
-	stalled bool
-}
-
-func (e *slowError) Error() string {
-	if e.stalled {
-		return fmt.Sprintf("the callback made no progress for %v", e.after)
+// headOf has the fields that are the same in all deliveries of an entry (HUB-41 to HUB-44).
+func headOf(topic, hub, userAgent string, e *journal.Entry) *post.Head {
+	fields := []post.Field{
+		{Name: "User-Agent", Value: userAgent},
+		{Name: "Link", Value: linkHeader(topic, hub, e.Links)},
+		{Name: "Webhook-Id", Value: e.ID.String()},
 	}
-	return fmt.Sprintf("the exchange took longer than %v", e.after)
+	if e.MediaType != "" {
+		fields = append(fields, post.Field{Name: "Content-Type", Value: e.MediaType})
+	}
+	return post.NewHead(fields...)
 }
-
-// Timeout makes the error a timeout of package net.
-func (e *slowError) Timeout() bool { return true }
 
 // linkHeader is the one Link header of a delivery (HUB-43, HUB-44).
 func linkHeader(topic, hub string, relayed []string) string {

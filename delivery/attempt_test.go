@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/websub"
 )
@@ -65,7 +66,7 @@ func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (hea
 	defer client.CloseIdleConnections()
 	m := newMemory()
 	o.Journal, o.Subscriptions, o.Client = m, m, client
-	o.HubURL, o.UserAgent = "https://hub.example/", "rshub/1.2.3 (+https://hub.example/)"
+	o.HubURL = "https://hub.example/"
 	d, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func bodyOf(topicURL, content, mediaType string, links ...string) *body {
 	e := journal.Entry{MediaType: mediaType, Links: links, Body: []byte(content), Size: int64(len(content))}
 	return &body{
 		key: bodyKey{topic: &topic{url: topicURL}}, entry: e, id: e.ID.String(),
-		link: linkHeader(topicURL, "https://hub.example/", links),
+		head: headOf(topicURL, "https://hub.example/", "rshub/1.2.3 (+https://hub.example/)", &e),
 	}
 }
 
@@ -254,13 +255,13 @@ func TestExchangeLimits(t *testing.T) {
 		"answer drips":             {func(r *http.Request) (*http.Response, error) { return drips(r, nil) }, 200, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBed(t, func(o *Options) { o.Timeout, o.Client = 5*time.Second, tc.do })
+			b := newBed(t, func(o *Options) { o.Timeout, o.Client = 5*time.Second, over(tc.do) })
 			x := exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, strings.Repeat("x", mib), "text/plain")}
 			out := b.d.sender.client.attempt(t.Context(), x)
 			if out.Status != tc.status || out.duration != tc.after {
 				t.Errorf("%s: %+v, want status %d after %v", name, out, tc.status, tc.after)
 			}
-			var slow *slowError
+			var slow *post.SlowError
 			if tc.status < 0 && !errors.As(out.err, &slow) {
 				t.Errorf("%s: error %v", name, out.err)
 			}
@@ -276,9 +277,9 @@ func (f callbackFunc) Do(r *http.Request) (*http.Response, error) { return f(r) 
 func TestAnswerIsNotReadOn_HUB46(t *testing.T) {
 	flood := &flooding{}
 	b := newBed(t, func(o *Options) {
-		o.Client = callbackFunc(func(*http.Request) (*http.Response, error) {
+		o.Client = over(callbackFunc(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, ContentLength: -1, Body: flood}, nil
-		})
+		}))
 	})
 	out := b.d.sender.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
 	if out.Status != 200 || flood.read > readLimit || !flood.closed {
@@ -305,7 +306,7 @@ func (f *flooding) Close() error {
 func TestBodyCanBeSentAgain(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 10_000)
 	b := newBed(t, func(o *Options) {
-		o.Client = callbackFunc(func(r *http.Request) (*http.Response, error) {
+		o.Client = over(callbackFunc(func(r *http.Request) (*http.Response, error) {
 			_, _ = io.CopyN(io.Discard, r.Body, 1000)
 			again, err := r.GetBody()
 			if err != nil {
@@ -315,7 +316,7 @@ func TestBodyCanBeSentAgain(t *testing.T) {
 				return nil, errors.New("not the same")
 			}
 			return status(200), nil
-		})
+		}))
 	})
 	if out := b.d.sender.client.attempt(t.Context(), exchange{callback: cb(0), attempt: 1, body: bodyOf(topicA, string(content), "text/plain")}); out.Status != 200 {
 		t.Errorf("%+v", out)

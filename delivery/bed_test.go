@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -97,6 +98,9 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	}
 	return resp, err
 }
+
+// over makes deliveries with a client of net/http.
+func over(d Doer) post.HTTP { return post.HTTP{Doer: d} }
 
 // attemptOf is what a delivery says it is.
 func attemptOf(r *http.Request) int {
@@ -220,7 +224,7 @@ func newBed(t testing.TB, more ...func(*Options)) *bed {
 	t.Helper()
 	b := &bed{memory: newMemory(), wire: newWire(), t: t}
 	o := Options{
-		Journal: b.memory, Subscriptions: b.memory, Client: b.wire, HubURL: "https://hub.example/",
+		Journal: b.memory, Subscriptions: b.memory, Client: over(b.wire), HubURL: "https://hub.example/",
 		Drain: 15 * time.Second, Rand: func() float64 { return 0.5 },
 	}
 	for _, f := range more {

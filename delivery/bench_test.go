@@ -3,13 +3,13 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -23,11 +23,11 @@ func BenchmarkDispatch(b *testing.B) {
 			var n atomic.Int64
 			done := make(chan struct{}, 1)
 			target := int64(0)
-			bed.d.sender.client.doer = callbackFunc(func(*http.Request) (*http.Response, error) {
+			bed.d.sender.client.poster = posterFunc(func() (post.Answer, error) {
 				if n.Add(1) == atomic.LoadInt64(&target) {
 					done <- struct{}{}
 				}
-				return noContent, nil
+				return post.Answer{Status: 204}, nil
 			})
 			for i := range c.lanes {
 				bed.d.Apply(bed.subscribe(fmt.Sprint("http://topic/", i%c.topics), fmt.Sprintf("http://h%d.example/%d", i%c.hosts, i),
@@ -49,7 +49,9 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-var noContent = &http.Response{StatusCode: 204, Body: http.NoBody}
+type posterFunc func() (post.Answer, error)
+
+func (f posterFunc) Post(context.Context, *post.Request) (post.Answer, error) { return f() }
 
 type noCommits struct{ *memory }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -31,7 +32,9 @@ type bodies struct {
 	reader journal.Reader
 	hub    string
 	limit  int64
-	atOnce int64 // bytes of the largest body that is read at once
+
+	userAgent string
+	atOnce    int64 // bytes of the largest body that is read at once
 	// unpark is called with lanes that waited for a body, and whether it was read. It is
 	// called without lanes when a sender was reserved in vain.
 	unpark func(lanes []*lane, read bool)
@@ -77,8 +80,8 @@ type body struct {
 	key    bodyKey
 	entry  journal.Entry // with its body
 	anchor anchor
-	id     string // of the notification
-	link   string // the Link header
+	id     string     // of the notification
+	head   *post.Head // the fields of a delivery
 
 	done    chan struct{} // closed when the entry was read, and its body unless it is in the room
 	err     error         // why it was not; written before done is closed
@@ -118,9 +121,9 @@ func (e bodyError) Unwrap() error { return e.error }
 // errNoRoom says that the lane has to wait for room.
 var errNoRoom = errors.New("no room for the body yet")
 
-func newBodies(r journal.Reader, hub string, limit int64, n *limits, unpark func([]*lane, bool), wasRead func(bodyKey, error)) *bodies {
+func newBodies(r journal.Reader, hub, userAgent string, limit int64, n *limits, unpark func([]*lane, bool), wasRead func(bodyKey, error)) *bodies {
 	return &bodies{
-		reader: r, hub: hub, limit: limit, atOnce: min(smallBody, limit/8/n.senders),
+		reader: r, hub: hub, userAgent: userAgent, limit: limit, atOnce: min(smallBody, limit/8/n.senders),
 		unpark: unpark, wasRead: wasRead, ctx: context.Background(), byKey: make(map[bodyKey]*body),
 		room: newRoom(limit - limit/8), queue: byteQueue{accounts: make(map[*host]*account)},
 		limits: n,
@@ -189,7 +192,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	e.entry = entries[0]
 	e.anchor = packAnchor(e.entry.Anchor())
 	e.id = e.entry.ID.String()
-	e.link = linkHeader(e.key.topic.url, b.hub, e.entry.Links)
+	e.head = headOf(e.key.topic.url, b.hub, b.userAgent, &e.entry)
 	if e.inRoom = e.entry.Body == nil && e.entry.Size > 0; e.inRoom {
 		return e, errNoRoom
 	}

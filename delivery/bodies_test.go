@@ -168,7 +168,7 @@ func (r *slowBodies) Body(context.Context, string, journal.Entry) ([]byte, error
 func TestNoBodyIsReadAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reader slowBodies
-		b := newBodies(&reader, "https://hub.example/", 1<<20, newLimits(1), func([]*lane, bool) {}, func(bodyKey, error) {})
+		b := newBodies(&reader, "https://hub.example/", "rshub", 1<<20, newLimits(1), func([]*lane, bool) {}, func(bodyKey, error) {})
 		for _, url := range []string{topicA, topicB} {
 			l := &lane{host: &host{name: url}}
 			e, err := b.get(t.Context(), &topic{url: url}, anchor{}, l.host, quick)

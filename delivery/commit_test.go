@@ -515,17 +515,17 @@ func drainWithoutStore(t *testing.T, hang time.Duration) {
 func TestOptions(t *testing.T) {
 	m := newMemory()
 	for name, o := range map[string]Options{
-		"no journal":       {Subscriptions: m, Client: newWire(), HubURL: "http://hub/"},
-		"no subscriptions": {Journal: m, Client: newWire(), HubURL: "http://hub/"},
+		"no journal":       {Subscriptions: m, Client: over(newWire()), HubURL: "http://hub/"},
+		"no subscriptions": {Journal: m, Client: over(newWire()), HubURL: "http://hub/"},
 		"no client":        {Journal: m, Subscriptions: m, HubURL: "http://hub/"},
-		"no hub":           {Journal: m, Subscriptions: m, Client: newWire()},
-		"bad signature":    {Journal: m, Subscriptions: m, Client: newWire(), HubURL: "http://hub/", Signature: "md5"},
+		"no hub":           {Journal: m, Subscriptions: m, Client: over(newWire())},
+		"bad signature":    {Journal: m, Subscriptions: m, Client: over(newWire()), HubURL: "http://hub/", Signature: "md5"},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := New(Options{Journal: m, Subscriptions: m, Client: newWire(), HubURL: "http://hub/", Log: zap.NewNop()}); err != nil {
+	if _, err := New(Options{Journal: m, Subscriptions: m, Client: over(newWire()), HubURL: "http://hub/", Log: zap.NewNop()}); err != nil {
 		t.Error(err)
 	}
 }

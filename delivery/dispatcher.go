@@ -53,7 +53,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.sched = newSharedScheduler(newScheduler(&o, clocks, limits, d.troubles))
 	d.troubles.walk, d.sched.s.ahead = d.sched.walk, d.commits.ahead
 	d.heads = newHeads(o.Journal, d.sched, o.Log)
-	d.bodies = newBodies(o.Journal, o.HubURL, o.MaxInflightBytes, limits, d.unpark, d.troubles.wasRead)
+	d.bodies = newBodies(o.Journal, o.HubURL, o.UserAgent, o.MaxInflightBytes, limits, d.unpark, d.troubles.wasRead)
 	d.sched.s.bulk = d.bodies.room.bulk
 	d.shards = &shards{
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
@@ -64,7 +64,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d.sender = &sender{
 		sched: d.sched, journal: o.Journal, bodies: d.bodies, troubles: d.troubles, shards: d.shards,
-		client:   client{o.Client, o.UserAgent, o.Signature, o.Timeout, o.Clock},
+		client:   client{posterOf(o.Client), o.Signature, o.Timeout, o.Clock},
 		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
 		commits:  d.commits, report: d.report, answers: newAnswers(answersBytes),
 	}

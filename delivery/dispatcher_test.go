@@ -106,12 +106,12 @@ func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 		}
 		b.d.Apply(b.subscribe(topicB, "http://small.example/cb"))
 		var published, small time.Time
-		b.d.sender.client.doer = &hook{b.wire, func(r *http.Request) {
+		b.d.sender.client.poster = over(&hook{b.wire, func(r *http.Request) {
 			if r.URL.Host == "small.example" {
 				small = time.Now()
 			}
 			time.Sleep(time.Millisecond)
-		}}
+		}})
 		b.run()
 		defer b.end()
 		synctest.Wait()

@@ -12,7 +12,7 @@
 //	  find.go      the next notification, from memory (bodies.go) or the journal;
 //	  claim.go     a sender for a large body (limits.go);
 //	  confirm.go   the subscription, its lease and its shard are as they were;
-//	  attempt.go   one HTTP exchange (watch.go limits it);
+//	  attempt.go   one HTTP exchange, in time (package post);
 //	  decide.go    what follows, by Decide and the retry policy (policy.go);
 //	  commit.go    the result is stored, in groups (group_commit.go), and reported.
 //

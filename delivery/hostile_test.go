@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -62,47 +63,63 @@ func forever(begin, again string, pause time.Duration) peer {
 	}
 }
 
-// peers is a Doer of net/http that leads to peers in memory; its limits are those
-// of the client that the hub has.
+// peers makes connections to peers in memory.
 type peers struct {
-	*http.Transport
 	mu    sync.Mutex
 	hosts map[string]peer // by name
 	taken atomic.Int64    // bytes of answers
 	dials atomic.Int64
 }
 
+// ways are the ways to peers, with the limits of the client that the hub has: its own, and that for
+// proxied hosts.
+var ways = map[string]func(p *peers) (c Doer, closeIdle func()){
+	"pool": func(p *peers) (Doer, func()) {
+		pool := post.NewPool(post.Options{Dial: p.dial, DialTLS: p.dial, PerHost: 8, Idle: 1024, IdleTimeout: 90 * time.Second})
+		return pooled{pool, nil}, pool.CloseIdleConnections
+	},
+	"net/http": func(p *peers) (Doer, func()) {
+		t := &http.Transport{MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConnsPerHost: 8, DialContext: p.dial}
+		return over(doer{t}), t.CloseIdleConnections
+	},
+}
+
+// pooled is a Doer that makes POSTs over a Pool, and nothing else.
+type pooled struct {
+	*post.Pool
+	Doer
+}
+
+type doer struct{ http.RoundTripper }
+
+func (d doer) Do(r *http.Request) (*http.Response, error) { return d.RoundTrip(r) }
+
 func newPeers(t *testing.T) *peers {
 	// There net/http logs bytes that came and that nobody waits for.
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
-	p := &peers{hosts: make(map[string]peer)}
-	p.Transport = &http.Transport{
-		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConnsPerHost: 8,
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			p.dials.Add(1)
-			name, _, _ := strings.Cut(addr, ":")
-			p.mu.Lock()
-			act := p.hosts[name]
-			p.mu.Unlock()
-			if act == nil { // its backlog is full
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-				defer cancel()
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			ours, theirs := net.Pipe()
-			go func() {
-				defer func() { _ = theirs.Close() }()
-				act(&conn{theirs, &p.taken})
-			}()
-			return ours, nil
-		},
-	}
-	return p
+	return &peers{hosts: make(map[string]peer)}
 }
 
-func (p *peers) Do(r *http.Request) (*http.Response, error) { return p.RoundTrip(r) }
+func (p *peers) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	p.dials.Add(1)
+	name, _, _ := strings.Cut(addr, ":")
+	p.mu.Lock()
+	act := p.hosts[name]
+	p.mu.Unlock()
+	if act == nil { // its backlog is full
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	ours, theirs := net.Pipe()
+	go func() {
+		defer func() { _ = theirs.Close() }()
+		act(&conn{theirs, &p.taken})
+	}()
+	return ours, nil
+}
 
 const (
 	failed   = journal.StatusError
@@ -111,13 +128,15 @@ const (
 	noBody   = "Content-Length: 0\r\n\r\n"
 )
 
-// hostile are malicious hosts: the result of an attempt there, and after how long, with a time
-// limit of 15 s.
-var hostile = map[string]struct {
+type hostileHost struct {
 	act    peer
 	status int
 	after  time.Duration
-}{
+}
+
+// hostile are malicious hosts: the result of an attempt there, and after how long, with a time
+// limit of 15 s.
+var hostile = map[string]hostileHost{
 	"never accepts":        {nil, timedOut, 5 * time.Second},
 	"accepts, and no more": {(*conn).hold, timedOut, 15 * time.Second},
 	"does not read":        {func(*conn) { time.Sleep(time.Minute) }, timedOut, 15 * time.Second},
@@ -179,104 +198,114 @@ var hostile = map[string]struct {
 // An attempt ends in time whatever the callback's host does. The hub reads little more of the
 // answer than the limit for its header.
 func TestHostileHostIsBounded(t *testing.T) {
-	for name, tc := range hostile {
-		synctest.Test(t, func(t *testing.T) {
-			p := newPeers(t)
-			defer pass(2 * time.Minute) // until the hosts have noticed
-			defer p.CloseIdleConnections()
-			if tc.act != nil {
-				p.hosts["h.example"] = tc.act
-			}
-			b := newBed(t, func(o *Options) { o.Client = p })
-			out := b.d.sender.client.attempt(t.Context(), exchange{callback: "http://h.example/", secret: "s", attempt: 1, body: bodyOf(topicA, strings.Repeat("x", 100_000), "application/xml")})
-			// A larger body has more time: 100,000 bytes at 128 KiB/s.
-			if out.Status != tc.status || out.duration < tc.after || out.duration > tc.after+time.Second {
-				t.Errorf("%s: %d after %v (%v), want %d after %v", name, out.Status, out.duration, out.err, tc.status, tc.after)
-			}
-			if limit := int64(64<<10 + 16<<10); p.taken.Load() > limit {
-				t.Errorf("%s: %d bytes of the answer were taken", name, p.taken.Load())
-			}
-			if n := p.dials.Load(); n > 2 { // a request that the host did not read may be sent once more
-				t.Errorf("%s: %d connections", name, n)
-			}
-		})
+	for way, to := range ways {
+		for name, tc := range hostile {
+			t.Run(way+"/"+name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { meetHostile(t, to, tc) }) })
+		}
+	}
+}
+
+func meetHostile(t *testing.T, to func(*peers) (Doer, func()), tc hostileHost) {
+	p := newPeers(t)
+	client, closeIdle := to(p)
+	defer pass(2 * time.Minute) // until the hosts have noticed
+	defer closeIdle()
+	if tc.act != nil {
+		p.hosts["h.example"] = tc.act
+	}
+	b := newBed(t, func(o *Options) { o.Client = client })
+	out := b.d.sender.client.attempt(t.Context(), exchange{callback: "http://h.example/", secret: "s", attempt: 1, body: bodyOf(topicA, strings.Repeat("x", 100_000), "application/xml")})
+	// A larger body has more time: 100,000 bytes at 128 KiB/s.
+	if out.Status != tc.status || out.duration < tc.after || out.duration > tc.after+time.Second {
+		t.Errorf("%d after %v (%v), want %d after %v", out.Status, out.duration, out.err, tc.status, tc.after)
+	}
+	if limit := int64(64<<10 + 16<<10); p.taken.Load() > limit {
+		t.Errorf("%d bytes of the answer were taken", p.taken.Load())
+	}
+	if n := p.dials.Load(); n > 2 { // a request that the host did not read may be sent once more
+		t.Errorf("%d connections", n)
 	}
 }
 
 // Subscribers elsewhere get everything at once, whatever all hostile hosts do
 // together; and a hostile one that mends its ways gets what it missed.
 func TestHostileHostsDelayNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		got := make(map[string][]time.Time)
-		healthy := func(name string) peer {
-			return func(c *conn) {
-				for r := bufio.NewReader(c.Conn); ; {
-					req, err := http.ReadRequest(r)
-					if err != nil {
-						return
-					}
-					_, _ = io.Copy(io.Discard, req.Body)
-					mu.Lock()
-					got[name] = append(got[name], time.Now())
-					mu.Unlock()
-					c.say(answered + noBody)
+	for way, to := range ways {
+		t.Run(way, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { hostileDelayNobody(t, to) }) })
+	}
+}
+
+func hostileDelayNobody(t *testing.T, to func(*peers) (Doer, func())) {
+	var mu sync.Mutex
+	got := make(map[string][]time.Time)
+	healthy := func(name string) peer {
+		return func(c *conn) {
+			for r := bufio.NewReader(c.Conn); ; {
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
 				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				mu.Lock()
+				got[name] = append(got[name], time.Now())
+				mu.Unlock()
+				c.say(answered + noBody)
 			}
 		}
-		p := newPeers(t)
-		b := newBed(t, func(o *Options) { o.Client, o.MaxInflight = p, 100 })
-		kinds, mends := 0, "" // mends: a host that takes nothing until it mends its ways
-		for kind, tc := range hostile {
-			each := 3
-			if tc.after > time.Second {
-				each = 12 // together they want more senders than there are
-			}
-			for n := range each {
-				host := fmt.Sprintf("evil-%d-%d.example", kinds, n)
-				if tc.act != nil {
-					p.hosts[host] = tc.act
-				}
-				b.subscribe(topicA, "http://"+host+"/")
-				if kind == "accepts, and no more" {
-					mends = host
-				}
-			}
-			kinds++
+	}
+	p := newPeers(t)
+	client, closeIdle := to(p)
+	b := newBed(t, func(o *Options) { o.Client, o.MaxInflight = client, 100 })
+	kinds, mends := 0, "" // mends: a host that takes nothing until it mends its ways
+	for kind, tc := range hostile {
+		each := 3
+		if tc.after > time.Second {
+			each = 12 // together they want more senders than there are
 		}
-		var names []string
-		for n := range 100 {
-			name := fmt.Sprintf("good-%d.example", n)
-			names = append(names, name)
-			p.hosts[name] = healthy(name)
-			b.subscribe(topicA, "http://"+name+"/", served)
-		}
-		b.run()
-		defer pass(2 * time.Minute)
-		defer p.CloseIdleConnections()
-		defer b.end()
-		const publishes = 12
-		body := []byte(strings.Repeat("x", 100_000))
-		for n := range publishes {
-			now := time.Now()
-			b.publish(t, topicA, body)
-			pass(20 * time.Second)
-			mu.Lock()
-			for _, name := range names {
-				if at := got[name]; len(at) != n+1 || !at[n].Equal(now) {
-					t.Fatalf("publish %d: %s got %d, want %d, each at once", n, name, len(at), n+1)
-				}
+		for n := range each {
+			host := fmt.Sprintf("evil-%d-%d.example", kinds, n)
+			if tc.act != nil {
+				p.hosts[host] = tc.act
 			}
-			mu.Unlock()
+			b.subscribe(topicA, "http://"+host+"/")
+			if kind == "accepts, and no more" {
+				mends = host
+			}
 		}
-		p.mu.Lock()
-		p.hosts[mends] = healthy("evil")
-		p.mu.Unlock()
-		pass(2 * time.Hour)
+		kinds++
+	}
+	var names []string
+	for n := range 100 {
+		name := fmt.Sprintf("good-%d.example", n)
+		names = append(names, name)
+		p.hosts[name] = healthy(name)
+		b.subscribe(topicA, "http://"+name+"/", served)
+	}
+	b.run()
+	defer pass(2 * time.Minute)
+	defer closeIdle()
+	defer b.end()
+	const publishes = 12
+	body := []byte(strings.Repeat("x", 100_000))
+	for n := range publishes {
+		now := time.Now()
+		b.publish(t, topicA, body)
+		pass(20 * time.Second)
 		mu.Lock()
-		defer mu.Unlock()
-		if n := len(got["evil"]); n == 0 || n > publishes {
-			t.Errorf("the one that mended its ways got %d of %d", n, publishes)
+		for _, name := range names {
+			if at := got[name]; len(at) != n+1 || !at[n].Equal(now) {
+				t.Fatalf("publish %d: %s got %d, want %d, each at once", n, name, len(at), n+1)
+			}
 		}
-	})
+		mu.Unlock()
+	}
+	p.mu.Lock()
+	p.hosts[mends] = healthy("evil")
+	p.mu.Unlock()
+	pass(2 * time.Hour)
+	mu.Lock()
+	defer mu.Unlock()
+	if n := len(got["evil"]); n == 0 || n > publishes {
+		t.Errorf("the one that mended its ways got %d of %d", n, publishes)
+	}
 }

@@ -91,7 +91,7 @@ func (p *paced) at(url string) []time.Time {
 func pacedBed(t *testing.T, limit, largest int64, inFlight int) (*bed, *paced) {
 	t.Helper()
 	p := newPaced()
-	b := newBed(t, func(o *Options) { o.Client, o.MaxInflightBytes, o.MaxInflight = p, limit, inFlight })
+	b := newBed(t, func(o *Options) { o.Client, o.MaxInflightBytes, o.MaxInflight = over(p), limit, inFlight })
 	room := &b.d.bodies.room
 	bound := max(limit, largest+limit/8+int64(ranks-1)*room.section)
 	p.look = func() {
@@ -522,7 +522,7 @@ func TestSlowHostsDoNotJoinBeyondTheirPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, fit = 320 << 10, 20
 		var called []*lane
-		b := newBodies(sized{size: size}, "https://hub.example/", 8<<20, newLimits(1), func(lanes []*lane, read bool) {
+		b := newBodies(sized{size: size}, "https://hub.example/", "rshub", 8<<20, newLimits(1), func(lanes []*lane, read bool) {
 			if read {
 				called = append(called, lanes...)
 			}

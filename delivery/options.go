@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -35,6 +36,19 @@ type Subscriptions interface {
 // goroutines.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
+}
+
+// poster makes POSTs. A Doer that is one as well, such as the client of internal/base/egress,
+// makes its deliveries so, which is much cheaper.
+type poster interface {
+	Post(context.Context, *post.Request) (post.Answer, error)
+}
+
+func posterOf(d Doer) poster {
+	if p, ok := d.(poster); ok {
+		return p
+	}
+	return post.HTTP{Doer: d}
 }
 
 // Options configure a Dispatcher. Journal, Subscriptions, Client and HubURL are required. Other

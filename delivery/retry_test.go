@@ -256,7 +256,7 @@ func TestRestartKeepsWaits(t *testing.T) {
 		b.publish(t, topicA, []byte("one"))
 		pass(3 * time.Minute)
 		b.end()
-		second := newBed(t, func(o *Options) { o.Journal, o.Subscriptions, o.Client = b.memory, b.memory, b.wire })
+		second := newBed(t, func(o *Options) { o.Journal, o.Subscriptions, o.Client = b.memory, b.memory, over(b.wire) })
 		second.memory = b.memory
 		second.run()
 		defer second.end()

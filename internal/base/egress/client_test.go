@@ -60,6 +60,10 @@ func loopback(t testing.TB) *Client { return newClient(t, Options{Allow: prefixe
 // A name that resolves to an allowed address the first time and to another
 // afterwards is judged by what is dialled (spec.md 7.24: rebinding).
 func TestRebindingNameIsRefusedAtDial_HUB02(t *testing.T) {
+	bothWays(t, testRebindingNameIsRefusedAtDial)
+}
+
+func testRebindingNameIsRefusedAtDial(t *testing.T, send way) {
 	var good, secret atomic.Int32
 	port := portOf(t, serve(t, "127.0.0.2", "", ok(&good)))
 	serve(t, "127.0.0.1", port, ok(&secret))
@@ -71,12 +75,12 @@ func TestRebindingNameIsRefusedAtDial_HUB02(t *testing.T) {
 	if err := c.CheckLiteral(u); err != nil {
 		t.Fatalf("a name was refused unseen: %v", err)
 	}
-	_, err := get(c, u)
+	_, err := send(t.Context(), c, u)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.CloseIdleConnections()
-	if _, err = get(c, u); Classify(err) != FailureRefused {
+	if _, err = send(t.Context(), c, u); Classify(err) != FailureRefused {
 		t.Errorf("second time: %v, want a refusal", err)
 	}
 	if good.Load() != 1 || secret.Load() != 0 {
@@ -86,7 +90,9 @@ func TestRebindingNameIsRefusedAtDial_HUB02(t *testing.T) {
 
 // What a name stands for: one allowed address is enough; where one could be
 // tried, a failure is of the connection; only where all are refused the host is.
-func TestNamesWithSeveralAddresses(t *testing.T) {
+func TestNamesWithSeveralAddresses(t *testing.T) { bothWays(t, testNamesWithSeveralAddresses) }
+
+func testNamesWithSeveralAddresses(t *testing.T, send way) {
 	var n atomic.Int32
 	port := portOf(t, serve(t, "127.0.0.2", "", ok(&n)))
 	many := make([]string, 0, 20)
@@ -112,7 +118,7 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 		"mapped.test": FailureRefused, "nat64.test": FailureRefused, "zero.test": FailureRefused,
 		"empty.test": FailureConnect, "unknown.test": FailureConnect, "many.test": FailureConnect,
 	} {
-		_, err := get(c, "http://"+host+":"+port+"/")
+		_, err := send(t.Context(), c, "http://"+host+":"+port+"/")
 		if got := Classify(err); got != want {
 			t.Errorf("%s: %v (%v), want %v", host, got, err, want)
 		}
@@ -125,9 +131,11 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 
 // A full-width "１２７。０。０。１" becomes 127.0.0.1 on its way to the dialler, and is
 // refused there.
-func TestHostsInOtherDigits(t *testing.T) {
+func TestHostsInOtherDigits(t *testing.T) { bothWays(t, testHostsInOtherDigits) }
+
+func testHostsInOtherDigits(t *testing.T, send way) {
 	c := newClient(t, Options{})
-	_, err := get(c, "http://\uff11\uff12\uff17\u3002\uff10\u30020\u30021:8/")
+	_, err := send(t.Context(), c, "http://\uff11\uff12\uff17\u3002\uff10\u30020\u30021:8/")
 	if Classify(err) != FailureRefused {
 		t.Errorf("%v, want a refusal", err)
 	}
@@ -215,6 +223,10 @@ func TestRequestsOnTheWire_HUB40(t *testing.T) {
 
 // A proxy named by the environment would dial unguarded.
 func TestProxyFromTheEnvironmentIsIgnored(t *testing.T) {
+	bothWays(t, testProxyFromTheEnvironmentIsIgnored)
+}
+
+func testProxyFromTheEnvironmentIsIgnored(t *testing.T, send way) {
 	var proxied, direct atomic.Int32
 	proxy := serve(t, "127.0.0.1", "", ok(&proxied))
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
@@ -222,7 +234,7 @@ func TestProxyFromTheEnvironmentIsIgnored(t *testing.T) {
 	}
 	port := portOf(t, serve(t, "127.0.0.2", "", ok(&direct)))
 	c := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, map[string][][]string{"direct.test": {{"127.0.0.2"}}})})
-	if _, err := get(c, "http://direct.test:"+port+"/"); err != nil {
+	if _, err := send(t.Context(), c, "http://direct.test:"+port+"/"); err != nil {
 		t.Fatal(err)
 	}
 	if proxied.Load() != 0 || direct.Load() != 1 || c.kept.Proxy != nil || c.fresh.Proxy != nil {
@@ -285,6 +297,41 @@ func TestBudgetOfTheDialledAddress(t *testing.T) {
 	}
 	if n.Load() != 2 {
 		t.Errorf("%d requests, want 2", n.Load())
+	}
+}
+
+// Post keeps its connections too, and counts requests under a budget at the address that is
+// dialled.
+func TestPostConnects(t *testing.T) {
+	var n, connections atomic.Int32
+	s := httptest.NewUnstartedServer(ok(&n))
+	s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
+		if st == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	c := loopback(t)
+	for range 3 {
+		if a, err := c.Post(t.Context(), postTo(s.URL)); err != nil || a.Status != 200 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	if connections.Load() != 1 {
+		t.Errorf("%d connections for three requests", connections.Load())
+	}
+	c.CloseIdleConnections()
+	b := NewBudget(1)
+	for i := range 2 {
+		ctx, _, _ := b.Begin(t.Context(), noon, fmt.Sprint("host", i, ".test"))
+		_, err := c.Post(ctx, postTo(s.URL))
+		if spent := errors.As(err, new(*BudgetError)); spent != (i == 1) {
+			t.Errorf("request %d under a budget of 1: %v", i, err)
+		}
+	}
+	if n.Load() != 4 || connections.Load() != 2 {
+		t.Errorf("%d requests on %d connections, want 4 on 2", n.Load(), connections.Load())
 	}
 }
 

@@ -7,6 +7,9 @@
 // cost: time to connect, header bytes, body bytes (ReadBody), idle connections and, with
 // Budget, the number of requests that somebody can make the hub send to a third party.
 //
+// Do sends any request, with net/http. Post makes the POSTs of deliveries over connections of
+// package post. Both dial through the same guard.
+//
 // It uses the network and nothing else: no file, no environment variable, no log. It returns
 // answers unread; Classify says what kind of failure an error is.
 package egress

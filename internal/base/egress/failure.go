@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"time"
 )
@@ -46,7 +45,7 @@ func Classify(err error) Failure {
 		failed  *failedError
 		refused *RefusedError
 		spent   *BudgetError
-		timeout net.Error
+		timeout interface{ Timeout() bool }
 	)
 	switch {
 	case errors.As(err, &failed):

@@ -16,7 +16,9 @@ import (
 	"time"
 )
 
-func TestClassify(t *testing.T) {
+func TestClassify(t *testing.T) { bothWays(t, testClassify) }
+
+func testClassify(t *testing.T, send way) {
 	hang := make(chan struct{})
 	defer close(hang)
 	slow := serve(t, "127.0.0.1", "", func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +45,6 @@ func TestClassify(t *testing.T) {
 		want      Failure
 	}{
 		{"no answer", "http://" + slow + "/", 50 * time.Millisecond, FailureTimeout},
-		{"no end of the body", "http://" + slow + "/body", 50 * time.Millisecond, FailureTimeout},
 		{"nothing listens", "http://" + closed + "/", 0, FailureConnect},
 		{"no such name", "http://nowhere.test/", 0, FailureConnect},
 		{"slow handshake", "https://" + silent + "/", 0, FailureConnect},
@@ -58,7 +59,7 @@ func TestClassify(t *testing.T) {
 		if tc.limit > 0 {
 			ctx, cancel = context.WithTimeout(t.Context(), tc.limit)
 		}
-		_, err := getWith(ctx, c, tc.url+"secret-path?token=1")
+		_, err := send(ctx, c, tc.url+"secret-path?token=1")
 		cancel()
 		if got := Classify(err); got != tc.want {
 			t.Errorf("%s: %v (%v), want %v", tc.name, got, err, tc.want)
@@ -67,18 +68,26 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%s: the error quotes the URL: %v", tc.name, err)
 		}
 	}
+	// Post has its answer before that.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := getWith(ctx, c, "http://"+slow+"/body"); Classify(err) != FailureTimeout {
+		t.Errorf("no end of the body: %v", err)
+	}
 	if got := Classify(nil); got != FailureNone {
 		t.Errorf("nil: %v", got)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := getWith(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
+	if _, err := send(ctx, c, "http://"+slow+"/"); Classify(err) != FailureOther {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
 // Connecting, a name server that does not answer included, takes 5 s at most.
-func TestConnectTimeout(t *testing.T) {
+func TestConnectTimeout(t *testing.T) { bothWays(t, testConnectTimeout) }
+
+func testConnectTimeout(t *testing.T, send way) {
 	// Net reads its settings at the first look-up. In a bubble they would stay there.
 	_, _ = resolver(t, nil).LookupHost(t.Context(), "nowhere.test")
 	synctest.Test(t, func(t *testing.T) {
@@ -89,15 +98,18 @@ func TestConnectTimeout(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		_, err := getWith(ctx, c, "http://silent.test/")
+		_, err := send(ctx, c, "http://silent.test/")
 		if took := time.Since(start); Classify(err) != FailureConnect || took != DefaultConnectTimeout {
 			t.Errorf("%v after %v, want a connect failure after %v", err, took, DefaultConnectTimeout)
 		}
 	})
 }
 
-func TestTLS(t *testing.T) {
+func TestTLS(t *testing.T) { bothWays(t, testTLS) }
+
+func testTLS(t *testing.T, send way) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot) // so that Post returns the body
 		_, _ = fmt.Fprintf(w, "%s %v", r.Proto, r.TLS.DidResume)
 	}))
 	s.EnableHTTP2 = true
@@ -110,7 +122,7 @@ func TestTLS(t *testing.T) {
 
 	c := newClient(t, Options{Allow: DevAllow(), RootCAs: roots, Resolver: names})
 	for i, want := range []string{"HTTP/1.1 false", "HTTP/1.1 true"} {
-		got, err := get(c, "https://example.com:"+port+"/")
+		got, err := send(t.Context(), c, "https://example.com:"+port+"/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +136,11 @@ func TestTLS(t *testing.T) {
 		var bad *CertificateError
 		return Classify(err) == FailureConnect && errors.As(err, &bad) && strings.Contains(err.Error(), "--ca-file")
 	}
-	if _, err := get(c, "https://other.test:"+port+"/"); !notAccepted(err) {
+	if _, err := send(t.Context(), c, "https://other.test:"+port+"/"); !notAccepted(err) {
 		t.Errorf("a certificate of another name: %v", err)
 	}
 	unknown := newClient(t, Options{Allow: DevAllow(), Resolver: names})
-	if _, err := get(unknown, "https://example.com:"+port+"/"); !notAccepted(err) {
+	if _, err := send(t.Context(), unknown, "https://example.com:"+port+"/"); !notAccepted(err) {
 		t.Errorf("an unknown authority: %v", err)
 	}
 
@@ -137,7 +149,7 @@ func TestTLS(t *testing.T) {
 	old.StartTLS()
 	defer old.Close()
 	roots.AddCert(old.Certificate())
-	if _, err := get(c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect || notAccepted(err) {
+	if _, err := send(t.Context(), c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect || notAccepted(err) {
 		t.Errorf("TLS 1.1: %v", err)
 	}
 }

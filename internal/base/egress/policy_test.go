@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/post"
 )
 
 func newClient(t testing.TB, o Options) *Client {
@@ -234,6 +237,28 @@ func TestRefusalsAreSentences(t *testing.T) {
 		if err := c.CheckLiteral(u); err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", u, err, want)
 		}
+	}
+}
+
+// way is one of the two ways to send a request, and returns the beginning of an answer that is not 2xx,
+// or of any.
+type way func(ctx context.Context, c *Client, u string) (string, error)
+
+// bothWays runs a test of what Do and Post both promise.
+func bothWays(t *testing.T, test func(*testing.T, way)) {
+	t.Run("Do", func(t *testing.T) { test(t, getWith) })
+	t.Run("Post", func(t *testing.T) { test(t, postWith) })
+}
+
+func postWith(ctx context.Context, c *Client, u string) (string, error) {
+	a, err := c.Post(ctx, postTo(u))
+	return string(a.Body), err
+}
+
+func postTo(u string) *post.Request {
+	return &post.Request{
+		URL: u, Head: post.NewHead(), Body: []byte("body"),
+		Stall: time.Hour, Whole: time.Hour, Rest: time.Second, Read: 4096, Keep: 4096,
 	}
 }
 

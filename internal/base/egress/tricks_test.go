@@ -137,7 +137,9 @@ var trickNames = map[string][][]string{
 
 // None of the tricks connects to anything but what is allowed, by the real client
 // and real connections (spec.md 1 and 7.24).
-func TestTricks_HUB02(t *testing.T) {
+func TestTricks_HUB02(t *testing.T) { bothWays(t, testTricks) }
+
+func testTricks(t *testing.T, send way) {
 	x := newTarget(t)
 	c := newClient(t, Options{Allow: prefixes("127.0.0.2/32"), ConnectTimeout: time.Minute, Resolver: resolver(t, trickNames)})
 	if n := len(trickHosts) + len(trickURLs); n < 60 {
@@ -146,7 +148,7 @@ func TestTricks_HUB02(t *testing.T) {
 	for _, host := range trickHosts {
 		for _, u := range []string{"http://" + host + ":" + x.port + "/", "https://" + host + ":" + x.port + "/"} {
 			named := strings.HasSuffix(host, ".test") || strings.HasSuffix(host, ".internal")
-			_, err := get(c, u)
+			_, err := send(t.Context(), c, u)
 			var none *net.DNSError // numbers are not even looked up
 			if Classify(err) != FailureRefused && (named || !errors.As(err, &none) || !none.IsNotFound) {
 				t.Errorf("%s: %v, want a refusal", u, err)
@@ -158,14 +160,14 @@ func TestTricks_HUB02(t *testing.T) {
 	}
 	for _, raw := range trickURLs {
 		u := strings.ReplaceAll(raw, "P", x.port)
-		if _, err := get(c, u); err == nil {
+		if _, err := send(t.Context(), c, u); err == nil {
 			t.Errorf("%q was called", u)
 		}
 	}
 	for _, port := range portsOfOthers {
 		for _, host := range []string{"127.0.0.2", "good.test"} {
 			for _, scheme := range []string{"http", "https"} {
-				_, err := get(c, fmt.Sprintf("%s://%s:%d/", scheme, host, port))
+				_, err := send(t.Context(), c, fmt.Sprintf("%s://%s:%d/", scheme, host, port))
 				var refused *RefusedError
 				if !errors.As(err, &refused) || refused.Kind != RefusedPort {
 					t.Errorf("port %d of %s: %v, want a refusal", port, host, err)
@@ -179,7 +181,7 @@ func TestTricks_HUB02(t *testing.T) {
 	// And the target is there: the client would have reached it.
 	open := newClient(t, Options{Allow: DevAllow(), Resolver: resolver(t, trickNames)})
 	for _, host := range []string{"127.0.0.1", "mapped.test", "chain3.test", "anything.test"} {
-		if _, err := get(open, "http://"+host+":"+x.port+"/"); Classify(err) == FailureRefused {
+		if _, err := send(t.Context(), open, "http://"+host+":"+x.port+"/"); Classify(err) == FailureRefused {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -248,7 +250,9 @@ func TestTricksOfRebinding_HUB02(t *testing.T) {
 
 // Whatever is allowed, link-local and metadata addresses and those that are not
 // one host stay refused, and so does all that leads to them.
-func TestAllowNeverOpens_HUB02(t *testing.T) {
+func TestAllowNeverOpens_HUB02(t *testing.T) { bothWays(t, testAllowNeverOpens) }
+
+func testAllowNeverOpens(t *testing.T, send way) {
 	c := newClient(t, Options{ConnectTimeout: time.Minute, Allow: prefixes(
 		"0.0.0.0/0", "::/0", "169.254.0.0/16", "169.254.169.254/32", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32",
 		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2606:4700::/32", "224.0.0.0/4", "ff00::/8",
@@ -262,7 +266,7 @@ func TestAllowNeverOpens_HUB02(t *testing.T) {
 		"[fd00:ec2::254]", "[fd00:ec2::253]", "[fd00:ec2::23]", "[fd20:ce::254]", "[fd00:42::42]", "[fd00:c1::a9fe:a9fe]", "100.100.100.200", "168.63.129.16", "192.0.0.192", "169.254.170.23",
 		"0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255", "a.test", "b.test", "c.test", "d.test",
 	} {
-		_, err := get(c, "http://"+host+":8/")
+		_, err := send(t.Context(), c, "http://"+host+":8/")
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(refused.Error(), "no flag") {
 			t.Errorf("%s: %v, want refused for ever", host, err)

@@ -1,17 +1,14 @@
-package delivery
+package post
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rshub/rshub/internal/base/web"
 )
 
-// watch limits one exchange: at most Timeout without progress, and as a whole at most Timeout
-// and the time that the body needs at byteRate. One timer does both, and looks only when a limit
-// may be reached.
+// watch limits one exchange of HTTP: the time without progress, and as a whole. One timer does both,
+// and looks only when a limit may be reached.
 type watch struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
@@ -22,11 +19,6 @@ type watch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
-}
-
-// exchangeLimit is how long an exchange may take with a body of size bytes.
-func exchangeLimit(timeout time.Duration, size int64) time.Duration {
-	return web.Pace{Stall: timeout, Rate: byteRate}.Limit(size)
 }
 
 func newWatch(cancel context.CancelCauseFunc, idle, whole time.Duration) *watch {
@@ -43,13 +35,14 @@ func (w *watch) progress() { w.last.Store(int64(time.Since(w.began))) }
 
 // answered records that the header of the answer is there. The exchange may wait only a moment
 // for the rest.
-func (w *watch) answered() {
-	soon := time.Since(w.began) + min(readFor, w.idle)
+func (w *watch) answered(rest time.Duration) {
+	rest = min(rest, w.idle)
+	soon := time.Since(w.began) + rest
 	if int64(soon) < w.whole.Load() {
 		w.whole.Store(int64(soon))
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.timer.Reset(min(readFor, w.idle))
+		w.timer.Reset(rest)
 	}
 }
 
@@ -57,9 +50,9 @@ func (w *watch) look() {
 	now, last, whole := time.Since(w.began), time.Duration(w.last.Load()), time.Duration(w.whole.Load())
 	switch {
 	case now >= whole:
-		w.cancel(&slowError{after: whole})
+		w.cancel(&SlowError{After: whole})
 	case now-last >= w.idle:
-		w.cancel(&slowError{after: w.idle, stalled: true})
+		w.cancel(&SlowError{After: w.idle, Stalled: true})
 	default:
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -1,0 +1,305 @@
+package post
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// oneWrite is the longest body, in bytes, that the goroutine that reads the answer writes
+	// itself. The kernels hold as much, so an answer that comes before the body was read is
+	// seen. A longer body is written by another goroutine, chunk by chunk. Each that is
+	// written is progress.
+	oneWrite = 16 << 10
+	chunk    = 64 << 10
+	// copied is the longest request that is written from one buffer, and the size of a reader's
+	// buffer.
+	copied = 8 << 10
+	// lastWords is how long after a request could not be written its answer is waited for,
+	// and after an answer that came early the end of the writing.
+	lastWords = 50 * time.Millisecond
+)
+
+// conn is a connection. One goroutine at a time uses it; while it is idle, the pool's.
+type conn struct {
+	net.Conn          // with TLS, if there is any
+	raw      net.Conn // without
+	tls      *tls.Conn
+	abort    func() // closes it, from any goroutine
+	alive    func() bool
+
+	target target
+	idle   *origin // nil: it is in use
+	since  time.Time
+	older  *conn
+	newer  *conn
+}
+
+func newConn(nc net.Conn, t target) *conn {
+	c := &conn{Conn: nc, raw: nc, target: t, alive: func() bool { return true }}
+	if secure, ok := nc.(*tls.Conn); ok {
+		c.tls, c.raw = secure, secure.NetConn()
+	}
+	c.abort = func() { _ = c.raw.Close() }
+	if sc, ok := c.raw.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.alive = quiet(raw)
+		}
+	}
+	return c
+}
+
+// quiet returns a function that reports whether a connection is open and nothing can be read from
+// it. If something can, it is lost.
+func quiet(raw syscall.RawConn) func() bool {
+	var b [1]byte
+	var yes bool
+	read := func(fd uintptr) { // it does not block: the descriptors of package net never do
+		n, err := syscall.Read(int(fd), b[:])
+		yes = n < 0 && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR))
+	}
+	return func() bool {
+		yes = false
+		return raw.Control(read) == nil && yes
+	}
+}
+
+// retire closes an idle connection as its protocol says, without waiting for the other side.
+func (c *conn) retire() {
+	if c.tls != nil {
+		go func() { _ = c.tls.Close() }() // waits up to 5 s to say that it ends
+		return
+	}
+	_ = c.raw.Close()
+}
+
+// limits are the time limits of one exchange.
+type limits struct {
+	began        time.Time
+	stall, whole time.Duration
+}
+
+// after is when an exchange has to end that makes no progress after an instant.
+func (l *limits) after(progress time.Time) time.Time {
+	end, stalled := l.began.Add(l.whole), progress.Add(l.stall)
+	if stalled.Before(end) {
+		return stalled
+	}
+	return end
+}
+
+func (l *limits) slow() error {
+	if time.Since(l.began) >= l.whole {
+		return &SlowError{After: l.whole}
+	}
+	return &SlowError{After: l.stall, Stalled: true}
+}
+
+// buffers are of copied bytes.
+var buffers = sync.Pool{New: func() any { b := make([]byte, copied); return &b }}
+
+// staleError is the error of a request on a connection that was used before, which failed before
+// anything of an answer came.
+type staleError struct{ error }
+
+func (e staleError) Unwrap() error { return e.error }
+
+// exchange makes a request. Reuse: the connection can be used again. Else it is closed. A request
+// that failed before anything came is a staleError.
+func (c *conn) exchange(ctx context.Context, r *Request, l *limits) (a Answer, reuse bool, err error) {
+	buf := buffers.Get().(*[]byte) //nolint:errcheck // it contains nothing else
+	defer buffers.Put(buf)
+	in := reader{conn: c, buf: *buf}
+	stop := func() bool { return true }
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, c.abort)
+	}
+	h, s, err := c.askAndHear(r, l, &in)
+	if err == nil {
+		a.Status, a.RetryAfter = h.status, h.retryAfter
+		keep := 0
+		if !success(h.status) {
+			keep = r.Keep
+		}
+		if !h.bodyless() && (h.chunked || !h.hasLength || h.length > int64(in.buffered())) {
+			s.answered(c, l, r.Rest)
+		}
+		a.Body, reuse = in.drain(&h, r.Read, keep)
+		reuse = reuse && h.mayReuse() && s.finished() && c.silent()
+	}
+	if !stop() {
+		reuse = false
+	}
+	failure := s.failure() // closing the connection makes one
+	if !reuse {
+		c.abort()
+		s.wait()
+	}
+	switch {
+	case err == nil:
+		return a, reuse, nil
+	case ctx.Err() != nil:
+		return a, false, context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded) && failure != nil:
+		err = failure
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return a, false, l.slow()
+	case !in.got:
+		return a, false, staleError{err}
+	}
+	return a, false, err
+}
+
+// askAndHear writes the request and reads the header of the answer.
+func (c *conn) askAndHear(r *Request, l *limits, in *reader) (h head, s *sending, err error) {
+	out := r.appendHead(in.buf[:0], c.target)
+	if len(r.Body) > oneWrite {
+		s = c.send(append([]byte(nil), out...), r.Body, l)
+	} else {
+		err = c.write(out, r.Body)
+	}
+	if err != nil {
+		// The other side may have answered before it closed the connection, or before it
+		// stopped reading.
+		_ = c.SetReadDeadline(time.Now().Add(lastWords))
+		if h, herr := in.readHead(); herr == nil {
+			h.close = true
+			return h, s, nil
+		}
+		return h, s, err
+	}
+	h, err = in.readHead()
+	return h, s, err
+}
+
+// write writes a header and a body.
+func (c *conn) write(head, body []byte) (err error) {
+	switch {
+	case len(head)+len(body) <= copied:
+		_, err = c.Write(append(head, body...))
+	case c.tls == nil:
+		both := net.Buffers{head, body}
+		_, err = both.WriteTo(c.Conn)
+	default:
+		if _, err = c.Write(head); err == nil {
+			_, err = c.Write(body)
+		}
+	}
+	return err
+}
+
+// silent reports whether nothing came after an answer that is not in the reader's buffer, but
+// in that of TLS.
+func (c *conn) silent() bool {
+	if c.tls == nil {
+		return true
+	}
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	var b [1]byte
+	n, err := c.tls.Read(b[:])
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// sending is a goroutine that writes a request. Nil: there is none.
+type sending struct {
+	done chan struct{} // closed at its end
+	err  error         // written before that
+
+	mu    sync.Mutex
+	heard bool // the header of the answer is there, and no progress counts any more
+}
+
+// send starts to write a request.
+func (c *conn) send(head, body []byte, l *limits) *sending {
+	s := &sending{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		n := min(len(body), chunk-len(head)%chunk)
+		s.err = c.write(head, body[:n])
+		for rest := body[n:]; s.err == nil && len(rest) > 0; rest = rest[n:] {
+			s.progress(c, l.after(time.Now()))
+			n = min(len(rest), chunk)
+			_, s.err = c.Write(rest[:n])
+		}
+		end := l.after(time.Now())
+		if s.err != nil {
+			end = time.Now().Add(lastWords)
+		}
+		s.progress(c, end)
+	}()
+	return s
+}
+
+// progress lets the exchange go on until an instant.
+func (s *sending) progress(c *conn, end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.heard {
+		_ = c.SetDeadline(end)
+	}
+}
+
+// answered lets the exchange go on for no longer than rest.
+func (s *sending) answered(c *conn, l *limits, rest time.Duration) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.heard = true
+	}
+	now := time.Now()
+	end := now.Add(min(rest, l.stall))
+	if whole := l.began.Add(l.whole); whole.Before(end) {
+		end = whole
+	}
+	_ = c.SetDeadline(end)
+}
+
+// finished waits a moment for the end, and reports whether the whole request was written.
+func (s *sending) finished() bool {
+	if s == nil {
+		return true
+	}
+	select {
+	case <-s.done:
+		return s.err == nil
+	default:
+	}
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return s.err == nil
+	case <-timer.C:
+		return false
+	}
+}
+
+// wait waits for the end, once the connection is closed.
+func (s *sending) wait() {
+	if s != nil {
+		<-s.done
+	}
+}
+
+// failure is why the request was not written, if that is known.
+func (s *sending) failure() error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+		if !errors.Is(s.err, os.ErrDeadlineExceeded) {
+			return s.err
+		}
+	default:
+	}
+	return nil
+}
