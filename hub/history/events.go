@@ -77,11 +77,26 @@ type eventKey struct {
 	meta bool
 }
 
+// sharedEvent is an event with the position behind it, as all streams of its topic alone send it.
+type sharedEvent struct {
+	text []byte
+	id   int // where the position begins
+}
+
 // event returns the event of an entry. The bytes are shared.
-func (s *Service) event(ctx context.Context, topic string, e *journal.Entry, meta bool) ([]byte, error) {
+func (s *Service) event(ctx context.Context, topic string, e *journal.Entry, meta bool) (sharedEvent, error) {
 	meta = meta || e.Size > mostInline
-	return s.events.get(ctx, eventKey{place{e.Position, e.Nonce}, meta}, func() ([]byte, error) {
-		return s.encode(ctx, topic, e, meta)
+	if known, ok := s.events.have(eventKey{place{e.Position, e.Nonce}, meta}); ok {
+		return known, nil
+	}
+	return s.create(ctx, topic, *e, meta)
+}
+
+// create makes the event of an entry for everybody.
+func (s *Service) create(ctx context.Context, topic string, e journal.Entry, meta bool) (sharedEvent, error) {
+	return s.events.get(ctx, eventKey{place{e.Position, e.Nonce}, meta}, func() (sharedEvent, error) {
+		text, err := s.encode(ctx, topic, &e, meta)
+		return sharedEvent{PositionOf(topic, e.Anchor()).appendLine(text), len(text)}, err
 	})
 }
 

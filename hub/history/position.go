@@ -55,6 +55,11 @@ func (p Position) After(topic string) (journal.Anchor, bool) {
 // String writes p as letters, digits, "-" and "_": 54 characters for a topic.
 func (p Position) String() string { return string(p.append(nil)) }
 
+// appendLine appends the line of an event that has p as its id, and ends the event.
+func (p Position) appendLine(text []byte) []byte {
+	return append(p.append(append(text, "id: "...)), "\n\n"...)
+}
+
 // append appends what String returns.
 func (p Position) append(text []byte) []byte {
 	b := append(make([]byte, 0, 128), positionFormat)

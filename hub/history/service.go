@@ -50,7 +50,7 @@ type Service struct {
 
 	// What streams read of the journal, and what they write, each once for all of them.
 	pages  pages
-	events *shared[eventKey, []byte]
+	events *shared[eventKey, sharedEvent]
 	unread *semaphore.Weighted // large events on their way to readers
 	coding *semaphore.Weighted // documents that become events; nobody holds it for a reader
 
@@ -84,7 +84,7 @@ func New(o Options) *Service {
 	}
 	s := &Service{
 		pages:  pages{Reader: o.Journal, known: newShared[pageKey](16<<20, func(p page) int { return (1 + len(p.entries)) * entryBytes })},
-		events: newShared[eventKey](16<<20, func(text []byte) int { return len(text) }),
+		events: newShared[eventKey](16<<20, func(e sharedEvent) int { return len(e.text) }),
 		unread: semaphore.NewWeighted(o.MaxBytes),
 		coding: semaphore.NewWeighted(o.MaxBytes),
 		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(max(o.MaxBytes/4, 1)), large: newLent(o.MaxBytes - o.MaxBytes/4),

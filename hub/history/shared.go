@@ -63,6 +63,22 @@ func (c *shared[K, V]) get(ctx context.Context, key K, create func() (V, error))
 	}
 }
 
+// have returns the result for a key if it is there. It is get without the memory for create.
+func (c *shared[K, V]) have(key K) (v V, ok bool) {
+	c.mu.Lock()
+	r, ok := c.lru.Get(key)
+	c.mu.Unlock()
+	if !ok {
+		return v, false
+	}
+	select {
+	case <-r.done:
+		return r.v, r.err == nil
+	default:
+		return v, false
+	}
+}
+
 // make makes a result for everybody.
 func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create func() (V, error)) (V, error) {
 	r.v, r.err = create()
@@ -129,7 +145,21 @@ type page struct {
 // Read is that of journal.Reader, without bodies. The page may be shorter than what there is by
 // now: then the topic has a newer version.
 func (p *pages) Read(ctx context.Context, topic string, after journal.Anchor, most int, _ int64) ([]journal.Entry, error) {
-	known, err := p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
+	known, ok := p.known.have(pageKey{topic, p.version, place{after.Position, after.Nonce}})
+	var err error
+	if !ok {
+		known, err = p.load(ctx, topic, after, most)
+	}
+	if err == nil {
+		err = known.err
+	}
+	p.atEnd = err == nil && known.last && len(known.entries) <= most
+	return known.entries[:min(len(known.entries), most)], err
+}
+
+// load reads a page for everybody.
+func (p *pages) load(ctx context.Context, topic string, after journal.Anchor, most int) (page, error) {
+	return p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
 		entries, err := p.Reader.Read(ctx, topic, after, most, 0)
 		if _, gone := journal.ReadOn(err); gone || errors.Is(err, journal.ErrRolledBack) {
 			return page{err: err}, nil
@@ -141,9 +171,4 @@ func (p *pages) Read(ctx context.Context, topic string, after journal.Anchor, mo
 		}
 		return page{entries, nil, last}, err
 	})
-	if err == nil {
-		err = known.err
-	}
-	p.atEnd = err == nil && known.last && len(known.entries) <= most
-	return known.entries[:min(len(known.entries), most)], err
 }

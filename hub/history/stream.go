@@ -310,22 +310,23 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 	*buffer = items
 	told := f.gaps
 	for i := range items {
-		it, large := &items[i], func() {}
+		it := &items[i]
 		if it.gap != nil && told > 0 { // before the stream had to wait for its charge
 			told--
 			continue
 		}
-		var text []byte
+		var what sharedEvent
+		var unread int64
 		if it.gap == nil {
-			if text, large, err = st.event(ctx, f.topic, &it.entry); err != nil {
+			if what, unread, err = st.event(ctx, f.topic, &it.entry); err != nil {
 				it.gap = missing(&it.entry, err)
 			}
 			if err != nil && it.gap == nil {
 				f.again(version)
 				return false, ctx.Err()
 			}
-			if it.gap == nil && it.entry.Position <= f.missed && st.from.charge(int64(len(text))) != nil {
-				large()
+			if it.gap == nil && it.entry.Position <= f.missed && st.from.charge(int64(len(what.text))) != nil {
+				st.s.unread.Release(unread)
 				f.again(version)
 				st.full = true
 				return false, nil // what was written before it is flushed
@@ -333,14 +334,15 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 			f.at, f.gaps = it.entry.Anchor(), 0
 		}
 		if it.gap != nil {
-			text = gapEvent(f.topic, it.gap)
+			text := gapEvent(f.topic, it.gap)
+			what = sharedEvent{text, len(text)}
 			f.gaps++
 		}
 		if i+1 == len(items) {
 			f.at, f.skipped, f.gaps = next.at, next.skipped, 0
 		}
-		err = st.send(text)
-		large()
+		err = st.send(what)
+		st.s.unread.Release(unread)
 		if err != nil {
 			return false, err
 		}
@@ -364,25 +366,28 @@ func (st *stream) count(gap bool) {
 	}
 }
 
-// event returns the event of an entry, and what to call when it is written. A slow reader holds
-// one event; if there are too many large ones on their way, the reader gets the address of the
+// event returns the event of an entry, and how much of unread to release when it is written. A slow reader
+// holds one event; if there are too many large ones on their way, the reader gets the address of the
 // document instead.
-func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (text []byte, written func(), err error) {
-	text, err = st.s.event(ctx, topic, e, st.meta)
-	n := int64(len(text))
+func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (event sharedEvent, unread int64, err error) {
+	event, err = st.s.event(ctx, topic, e, st.meta)
+	n := int64(len(event.text))
 	if err != nil || n <= small {
-		return text, func() {}, err
+		return event, 0, err
 	}
 	if st.s.unread.TryAcquire(n) {
-		return text, func() { st.s.unread.Release(n) }, nil
+		return event, n, nil
 	}
-	text, err = st.s.event(ctx, topic, e, true)
-	return text, func() {}, err
+	event, err = st.s.event(ctx, topic, e, true)
+	return event, 0, err
 }
 
 // send writes an event and the position behind it.
-func (st *stream) send(text []byte) error {
-	if err := st.write(text); err != nil {
+func (st *stream) send(e sharedEvent) error {
+	if len(st.topics) == 1 && e.id < len(e.text) {
+		return st.write(e.text)
+	}
+	if err := st.write(e.text[:e.id]); err != nil {
 		return err
 	}
 	return st.write(st.position())
@@ -394,9 +399,7 @@ func (st *stream) position() []byte {
 	for _, f := range st.topics {
 		st.place = append(st.place, Place{f.key, f.at})
 	}
-	st.line = append(st.line[:0], "id: "...)
-	st.line = st.place.append(st.line)
-	st.line = append(st.line, "\n\n"...)
+	st.line = st.place.appendLine(st.line[:0])
 	return st.line
 }
 
