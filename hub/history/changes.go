@@ -63,14 +63,16 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 		return err
 	}
 	a := answer{s: s, turn: turn, topic: topic, plan: p, asked: s.asked(r, topic), within: q.Index, closed: q.To != nil || !p.open(), gzip: negotiate.Gzip(r.Header)}
-	if err := a.findUp(r.Context()); err != nil {
-		return err
-	}
 	status := http.StatusOK
 	if notModified(r, a.tag()) {
 		status = http.StatusNotModified
 	} else if r.Method != http.MethodHead && !a.index() {
 		if err := from.charge(p.bytes()); err != nil {
+			return err
+		}
+	}
+	if status == http.StatusOK { // a refusal costs no body
+		if err := a.findUp(r.Context()); err != nil {
 			return err
 		}
 	}
