@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/config"
 )
@@ -60,7 +62,8 @@ func cpuTime() time.Duration {
 }
 
 // BenchmarkFanOut is the hub's fan-out, from publish to last delivery, over the durable store with
-// secrets, as a ratio to a bare loop of the same POSTs to the same receivers.
+// secrets, as a ratio to two loops that make the same POSTs to the same receivers and nothing else: a
+// bare one of net/http, and one of the connections that the hub uses.
 func BenchmarkFanOut(b *testing.B) { fanOut(b, startHub(b), func(work func()) { work() }) }
 
 // fanOut measures the fan-out of a hub. Around does the hub's part of a sample, and may measure
@@ -74,6 +77,8 @@ func fanOut(b *testing.B, hub *app.App, around func(work func())) {
 	waitActive(b, hub)
 	src := &source{topic: topic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	bare := newBareLoop(receivers.hosts)
+	same := newPostLoop(receivers.hosts)
+	defer same.pool.CloseIdleConnections()
 
 	var expected int64
 	sample := (&source{until: src.until}).body(b)
@@ -81,6 +86,12 @@ func fanOut(b *testing.B, hub *app.App, around func(work func())) {
 		bare.post(perSample, sample)
 		if expected += perSample; receivers.count(b, expected) != expected {
 			b.Fatal("the bare loop lost deliveries")
+		}
+	}
+	runSame := func() {
+		same.post(perSample, sample)
+		if expected += perSample; receivers.count(b, expected) != expected {
+			b.Fatal("the loop of the same connections lost deliveries")
 		}
 	}
 	runHub := func() {
@@ -92,16 +103,22 @@ func fanOut(b *testing.B, hub *app.App, around func(work func())) {
 		}
 	}
 	runBare() // warm up: connections, pages of the store
+	runSame()
 	runHub()
 	for b.Loop() {
-		var ratios []float64
-		var hubs, bares []cost
+		var ratios, sames []float64
+		var hubs, bares, posts []cost
 		for range pairs {
-			base, got := measure(runBare), measure(func() { around(runHub) })
-			bares, hubs = append(bares, base), append(hubs, got)
+			base, got, post := measure(runBare), measure(func() { around(runHub) }), measure(runSame)
+			bares, hubs, posts = append(bares, base), append(hubs, got), append(posts, post)
 			ratios = append(ratios, got.rate/base.rate)
+			sames = append(sames, got.rate/post.rate)
 		}
 		slices.Sort(ratios)
+		slices.Sort(sames)
+		b.ReportMetric(sames[len(sames)/2], "x-same-loop")
+		b.ReportMetric(median(posts, func(c cost) float64 { return c.cpu }), "same-cpu-us/delivery")
+		b.ReportMetric(median(posts, func(c cost) float64 { return c.allocs }), "same-allocs/delivery")
 		b.ReportMetric(ratios[len(ratios)/2], "x-bare-loop")
 		b.ReportMetric(ratios[0], "x-min")
 		b.ReportMetric(ratios[len(ratios)-1], "x-max")
@@ -261,6 +278,47 @@ func (l *bareLoop) post(n int, body []byte) {
 				}
 				_, _ = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// postLoop makes only the POSTs, over the connections that the hub uses.
+type postLoop struct {
+	pool *post.Pool
+	urls []string
+}
+
+func newPostLoop(hosts []string) *postLoop {
+	var d net.Dialer
+	l := &postLoop{pool: post.NewPool(post.Options{Dial: d.DialContext, PerHost: 8, Idle: 1024, IdleTimeout: time.Minute})}
+	for _, h := range hosts {
+		l.urls = append(l.urls, h+"/bare")
+	}
+	return l
+}
+
+func (l *postLoop) post(n int, body []byte) {
+	var fields []post.Field
+	for name, values := range bareHeader() {
+		fields = append(fields, post.Field{Name: name, Value: values[0]})
+	}
+	head := post.NewHead(fields...)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range hosts {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				_, err := l.pool.Post(ctx, &post.Request{
+					URL: l.urls[int(i)%len(l.urls)], Head: head, Body: body,
+					Stall: time.Minute, Whole: time.Minute, Rest: time.Second, Read: 4 << 10,
+				})
+				if err != nil {
+					panic(err)
+				}
 			}
 		})
 	}
