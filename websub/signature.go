@@ -11,6 +11,7 @@ import (
 	"hash"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // SignatureMethod is a way of signing deliveries, by the name it has in X-Hub-Signature
@@ -51,18 +52,64 @@ var hashes = map[SignatureMethod]func() hash.Hash{SHA1: sha1.New, SHA256: sha256
 // methods.
 func (m SignatureMethod) Sign(secret string, body []byte) string {
 	var room [len(SHA512) + 1 + 2*sha512.Size]byte
+	var sum [sha512.Size]byte
 	value := append(append(room[:0], m...), '=')
-	return string(hex.AppendEncode(value, m.sum(secret, body)))
+	return string(hex.AppendEncode(value, m.sum(sum[:0], secret, body)))
 }
 
-func (m SignatureMethod) sum(secret string, body []byte) []byte {
-	h := hashes[m]
-	if h == nil {
+// sum appends the HMAC of a body.
+func (m SignatureMethod) sum(to []byte, secret string, body []byte) []byte {
+	pool := signers[m]
+	if pool == nil {
 		panic("websub: there is no signature method " + quote(string(m), 20))
 	}
-	mac := hmac.New(h, []byte(secret))
-	mac.Write(body)
-	return mac.Sum(nil)
+	s := pool.Get().(*signer) //nolint:errcheck // it contains nothing else
+	defer pool.Put(s)
+	return append(to, s.sum(secret, body)...)
+}
+
+// signers are kept, since crypto/hmac needs seven allocations for each signature, and a fan-out has
+// a signature for each delivery.
+var signers = func() map[SignatureMethod]*sync.Pool {
+	all := make(map[SignatureMethod]*sync.Pool)
+	for m, h := range hashes {
+		all[m] = &sync.Pool{New: func() any { return &signer{hash: h()} }}
+	}
+	return all
+}()
+
+// signer computes HMACs (RFC 2104) as crypto/hmac does. It keeps nothing of a secret.
+type signer struct {
+	hash hash.Hash
+	key  [sha512.BlockSize]byte
+	in   [sha512.Size]byte
+	out  [sha512.Size]byte
+}
+
+// sum returns the HMAC of a body. It is valid until the next call.
+func (s *signer) sum(secret string, body []byte) []byte {
+	key := s.key[:s.hash.BlockSize()]
+	defer func() { clear(key); s.hash.Reset() }()
+	if s.hash.Reset(); len(secret) > len(key) {
+		s.hash.Write([]byte(secret))
+		s.hash.Sum(key[:0])
+		s.hash.Reset()
+	} else {
+		copy(key, secret)
+	}
+	for i := range key {
+		key[i] ^= 0x36
+	}
+	s.hash.Write(key)
+	s.hash.Write(body)
+	in := s.hash.Sum(s.in[:0])
+	for i := range key {
+		key[i] ^= 0x36 ^ 0x5c
+	}
+	s.hash.Reset()
+	s.hash.Write(key)
+	s.hash.Write(in)
+	return s.hash.Sum(s.out[:0])
 }
 
 // VerifySignature checks that header, the value of X-Hub-Signature, signs body with
@@ -95,7 +142,7 @@ func VerifySignature(header, secret string, body []byte, accepted ...SignatureMe
 	if err != nil {
 		return ErrSignatureMalformed
 	}
-	if !hmac.Equal(sum, m.sum(secret, body)) {
+	if !hmac.Equal(sum, m.sum(nil, secret, body)) {
 		return ErrSignatureMismatch
 	}
 	return nil

@@ -1,7 +1,10 @@
 package websub
 
 import (
+	"crypto/hmac"
+	"encoding/hex"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -130,5 +133,27 @@ func BenchmarkSign1KB(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		SHA256.Sign("0123456789abcdef", body)
+	}
+}
+
+// Signatures are those of crypto/hmac, whatever the secret, the body and what was signed before.
+func TestSignIsHMAC(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rnd.Uint32())
+		}
+		return b
+	}
+	for m, h := range hashes {
+		for _, n := range []int{0, 1, 20, 63, 64, 65, 127, 128, 129, 200, 1000} {
+			secret, body := text(n), text(rnd.IntN(300))
+			mac := hmac.New(h, secret)
+			mac.Write(body)
+			if got, want := m.Sign(string(secret), body), string(m)+"="+hex.EncodeToString(mac.Sum(nil)); got != want {
+				t.Errorf("%s with a secret of %d bytes: %s, want %s", m, n, got, want)
+			}
+		}
 	}
 }

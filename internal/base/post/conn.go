@@ -32,10 +32,12 @@ type conn struct {
 	raw      net.Conn // without
 	tls      *tls.Conn
 	abort    func() // closes it, from any goroutine
+	in       reader // of the exchange
 	alive    func() bool
 
 	target target
-	idle   *origin // nil: it is in use
+	origin *origin // where it is kept while it is idle, or was the last time
+	idle   bool
 	since  time.Time
 	older  *conn
 	newer  *conn
@@ -86,7 +88,7 @@ type limits struct {
 }
 
 // after is when an exchange has to end that makes no progress after an instant.
-func (l *limits) after(progress time.Time) time.Time {
+func (l limits) after(progress time.Time) time.Time {
 	end, stalled := l.began.Add(l.whole), progress.Add(l.stall)
 	if stalled.Before(end) {
 		return stalled
@@ -94,7 +96,7 @@ func (l *limits) after(progress time.Time) time.Time {
 	return end
 }
 
-func (l *limits) slow() error {
+func (l limits) slow() error {
 	if time.Since(l.began) >= l.whole {
 		return &SlowError{After: l.whole}
 	}
@@ -112,15 +114,17 @@ func (e staleError) Unwrap() error { return e.error }
 
 // exchange makes a request. Reuse: the connection can be used again. Else it is closed. A request
 // that failed before anything came is a staleError.
-func (c *conn) exchange(ctx context.Context, r *Request, l *limits) (a Answer, reuse bool, err error) {
+func (c *conn) exchange(ctx context.Context, r *Request, l limits) (a Answer, reuse bool, err error) {
 	buf := buffers.Get().(*[]byte) //nolint:errcheck // it contains nothing else
 	defer buffers.Put(buf)
-	in := reader{conn: c, buf: *buf}
+	in := &c.in
+	*in = reader{conn: c, buf: *buf}
+	defer func() { in.buf = nil }()
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, c.abort)
 	}
-	h, s, err := c.askAndHear(r, l, &in)
+	h, s, err := c.askAndHear(r, l, in)
 	if err == nil {
 		a.Status, a.RetryAfter = h.status, h.retryAfter
 		keep := 0
@@ -159,7 +163,7 @@ func (c *conn) exchange(ctx context.Context, r *Request, l *limits) (a Answer, r
 }
 
 // askAndHear writes the request and reads the header of the answer.
-func (c *conn) askAndHear(r *Request, l *limits, in *reader) (h head, s *sending, err error) {
+func (c *conn) askAndHear(r *Request, l limits, in *reader) (h head, s *sending, err error) {
 	out := r.appendHead(in.buf[:0], c.target)
 	if len(r.Body) > oneWrite {
 		s = c.send(append([]byte(nil), out...), r.Body, l)
@@ -218,7 +222,7 @@ type sending struct {
 }
 
 // send starts to write a request.
-func (c *conn) send(head, body []byte, l *limits) *sending {
+func (c *conn) send(head, body []byte, l limits) *sending {
 	s := &sending{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
@@ -248,7 +252,7 @@ func (s *sending) progress(c *conn, end time.Time) {
 }
 
 // answered lets the exchange go on for no longer than rest.
-func (s *sending) answered(c *conn, l *limits, rest time.Duration) {
+func (s *sending) answered(c *conn, l limits, rest time.Duration) {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func (p *Pool) Post(ctx context.Context, r *Request) (Answer, error) {
 	if ctx.Err() != nil {
 		return Answer{}, context.Cause(ctx)
 	}
-	l := &limits{began: time.Now(), stall: r.Stall, whole: r.Whole}
+	l := limits{began: time.Now(), stall: r.Stall, whole: r.Whole}
 	if c := p.take(t, l.began); c != nil {
 		a, err := p.exchange(ctx, c, t, r, l)
 		if !errors.As(err, new(staleError)) {
@@ -81,7 +81,7 @@ func (p *Pool) Post(ctx context.Context, r *Request) (Answer, error) {
 	return a, err
 }
 
-func (p *Pool) exchange(ctx context.Context, c *conn, t target, r *Request, l *limits) (Answer, error) {
+func (p *Pool) exchange(ctx context.Context, c *conn, t target, r *Request, l limits) (Answer, error) {
 	c.target = t
 	_ = c.SetDeadline(l.after(l.began))
 	a, reuse, err := c.exchange(ctx, r, l)
@@ -91,7 +91,7 @@ func (p *Pool) exchange(ctx context.Context, c *conn, t target, r *Request, l *l
 	return a, err
 }
 
-func (p *Pool) dial(ctx context.Context, t target, l *limits) (*conn, error) {
+func (p *Pool) dial(ctx context.Context, t target, l limits) (*conn, error) {
 	dctx, cancel := context.WithDeadline(ctx, l.after(l.began))
 	defer cancel()
 	dial := p.o.Dial
@@ -139,8 +139,8 @@ func (p *Pool) pop(name string) *conn {
 
 // remove removes an idle connection.
 func (p *Pool) remove(c *conn) {
-	o := c.idle
-	c.idle = nil
+	o := c.origin
+	c.idle = false
 	i := slices.Index(o.conns, c)
 	o.conns = slices.Delete(o.conns, i, i+1)
 	if len(o.conns) == 0 {
@@ -176,11 +176,14 @@ func (p *Pool) keep(c *conn) (excess *conn) {
 		return c
 	}
 	if o == nil {
-		o = &origin{name: c.target.origin}
+		if o = c.origin; o == nil || o.name != c.target.origin || len(o.conns) > 0 {
+			o = &origin{name: c.target.origin}
+		}
 		p.origins[o.name] = o
 	}
+	c.origin = o
 	o.conns = append(o.conns, c)
-	c.idle, c.since = o, time.Now()
+	c.idle, c.since = true, time.Now()
 	if c.older = p.newest; p.newest == nil {
 		p.oldest = c
 	} else {
@@ -223,7 +226,7 @@ func (p *Pool) look() {
 			p.mu.Unlock()
 			p.mu.Lock()
 		}
-		if c.idle != nil && (now.Sub(c.since) >= p.o.IdleTimeout || !c.alive()) {
+		if c.idle && (now.Sub(c.since) >= p.o.IdleTimeout || !c.alive()) {
 			p.remove(c)
 			c.retire()
 		}
