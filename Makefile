@@ -50,6 +50,9 @@ vuln: ## Look for known vulnerabilities in dependencies; says where it cannot
 fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each
 	FUZZTIME=$(FUZZTIME) GO=$(GO) tools/fuzz
 
+fuzz-long: ## Fuzz for HOURS (1, a fraction is allowed), which all fuzz targets share in equal parts
+	HOURS=$(or $(HOURS),1) GO=$(GO) tools/fuzz
+
 nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 readers of streams, and whole chains; it prints its seeds. PAUSE=20ms: publishes of each Source come closer
 	@tools/need redis-server
 	$(GO) test -count=1 -v -run 'TestLeases$$' ./delivery -args -lease-depth=6
@@ -58,7 +61,7 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 rea
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 -readers=200 $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
 
 soak: ## Run hubs, Sources, Destinations, callbacks and streams in real time under all kinds of faults for DURATION (10m); it prints its seed, and a report. SEED= repeats a run, PAUSE= is as of nemesis
-	@for p in redis-server ip faketime; do tools/need $$p; done
+	@for p in redis-server ip; do tools/need $$p; done
 	$(GO) test -count=1 -v -timeout 0 -run 'TestSoak$$' ./test/e2e -args -soak=$(DURATION) $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
 
 alerts: ## Cause the trouble of every alert, and see it fire on a Prometheus; RUN=name picks one trial

@@ -60,6 +60,16 @@ func stepClock(t *testing.T, pid int, step time.Duration) {
 	code = endian.LittleEndian.AppendUint32(code, uint32(int32(step/time.Second)))
 	code = append(code, 0xc3) // ret
 	overwrite(t, pid, base, find(t, symbols, "__vdso_clock_gettime"), code)
+	code = []byte{ // the same for programs that ask with gettimeofday
+		0xb8, syscall.SYS_GETTIMEOFDAY, 0, 0, 0, // mov eax, SYS_GETTIMEOFDAY
+		0x0f, 0x05, // syscall
+		0x48, 0x85, 0xff, // test rdi, rdi: is the time asked for?
+		0x74, 0x07, // je ret
+		0x48, 0x81, 0x07, // add qword [rdi], step
+	}
+	code = endian.LittleEndian.AppendUint32(code, uint32(int32(step/time.Second)))
+	code = append(code, 0xc3) // ret
+	overwrite(t, pid, base, find(t, symbols, "__vdso_gettimeofday"), code)
 }
 
 // find returns a function of a program: where it begins, and how long it is.

@@ -185,6 +185,12 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 	}
 	return append(m.serverFaults(func() *redistest.Server { master, _ := c.Owner(m.t, slot()); return master }, c.AwaitCalm),
 		m.fullFault(c.Servers), m.damageFault(c.Servers, prefix), m.emptiedFault(c.Servers, prefix),
+		fault{name: "master killed", kind: redisKilled, loses: true, begin: func() func() {
+			s, _ := c.Owner(m.t, slot())
+			s.Kill(m.t)
+			time.Sleep(m.between(0, 3*redistest.Dead/2))
+			return func() { s.Restart(m.t); c.AwaitCalm(m.t) }
+		}},
 		fault{name: "failover in the Cluster", kind: failedOver, loses: true, begin: func() func() {
 			c.Failover(m.t, slot())
 			return nil

@@ -145,6 +145,9 @@ func (c *chronicle) judge() (complaints []string) {
 	for _, t := range c.topics {
 		c.judgeTopic(t, complain)
 	}
+	for _, callee := range c.callees {
+		c.judgeGaps(callee, complain) // by when intervals were posted first
+	}
 	told := c.topics
 	defer func() { c.topics = told }()
 	c.topics = nil
@@ -159,7 +162,6 @@ func (c *chronicle) judge() (complaints []string) {
 		c.judgeCallee(callee, byCallee[i], complain)
 		c.judgeOrder(callee, byCallee[i], complain)
 		c.judgeEnds(callee, byCallee[i], complain)
-		c.judgeGaps(callee, complain)
 		duplicates += c.duplicates(byCallee[i])
 	}
 	if bound := c.faults * c.perFault; duplicates > bound {

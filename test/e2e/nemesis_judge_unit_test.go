@@ -66,6 +66,7 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 		}, ""},
 		"lost, and recorded, by hubs that trim": {func(c *chronicle) {
 			c.trims = true
+			c.topics[0].journal = c.topics[0].journal[6:]
 			c.drop(0, 5)
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, ""},
@@ -76,6 +77,14 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.callees[0].gaps = []lostSpan{{5, 5, "gave_up"}}
 			c.explained = map[string][]span{"gave_up": {{0, 5 * time.Second}}}
 		}, "no fault explains"},
+		"a gap of a tail that was sent again long after": {func(c *chronicle) {
+			c.lossy = true
+			c.topics[0].journal[5].id = "again"
+			c.topics[0].intervals[5].again = map[string]sending{"again": {20 * time.Second, 21 * time.Second}}
+			c.arrived = append(c.arrived, arrival{0, 5, "again", 22 * time.Second}, arrival{1, 5, "again", 22 * time.Second})
+			c.callees[0].gaps = []lostSpan{{5, 5, "rolled_back"}}
+			c.explained = map[string][]span{"rolled_back": {{0, 7 * time.Second}}}
+		}, ""},
 		"a gap of one who left": {func(c *chronicle) {
 			c.callees[1].gaps = []lostSpan{{4, 7, "unsubscribed"}}
 		}, ""},
@@ -103,7 +112,7 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.arrive(0, 5, 20*time.Second)
 		}, "interval 5 arrived first after 9"},
 		"out of order, after it was in a gap": {func(c *chronicle) {
-			c.trims = true
+			c.explained = map[string][]span{"retention": {{0, 7 * time.Second}}}
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 			c.drop(0, 5)
 			c.arrive(0, 5, 20*time.Second)

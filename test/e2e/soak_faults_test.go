@@ -2,14 +2,15 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
-	"sync"
+	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/redistest"
 )
 
 // callbacksFail are the reasons of gaps that a fault between hubs and callbacks may cause.
@@ -92,26 +93,51 @@ func route(what, addr string) error {
 	return nil
 }
 
-// slowHost is a server of callbacks that is slow or hangs at times.
-type slowHost struct {
-	next http.Handler
+const (
+	canStepClock = runtime.GOOS == "linux" && runtime.GOARCH == "amd64"
+	noClock      = "the clock of one process can be set only on Linux with amd64"
+)
 
-	mu    sync.Mutex
-	slow  time.Duration
-	hangs chan struct{} // closed when it goes on; nil: it does not hang
+// clockFault sets the clock that a hub sees, for less than the two hours that a step has to last.
+func (s *soak) clockFault() []fault {
+	if !canStepClock {
+		s.notHad[hubClock] = noClock
+		return nil
+	}
+	return []fault{{name: "clock of a hub set", kind: hubClock, ofHub: true, begin: func() func() {
+		h := s.someHub()
+		by := s.between(-time.Hour, 90*time.Minute)
+		s.t.Logf("by %v", by.Round(time.Second))
+		stepClock(s.t, h.cmd.Process.Pid, by)
+		return func() { stepClock(s.t, h.cmd.Process.Pid, 0) }
+	}}}
 }
 
-func (h *slowHost) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	slow, hangs := h.slow, h.hangs
-	h.mu.Unlock()
-	time.Sleep(slow)
-	if hangs != nil {
-		select {
-		case <-hangs:
-		case <-r.Context().Done():
-		}
-		panic(http.ErrAbortHandler)
+// redisClockFault sets the clock of one server of a Cluster, or of all. libfaketime could do it as well, but
+// that of Debian 12 does not start with a redis-server that has jemalloc.
+func (s *soak) redisClockFault(c *redistest.Nodes) []fault {
+	if !canStepClock {
+		s.notHad[redisClock] = noClock
+		return nil
 	}
-	h.next.ServeHTTP(rw, r)
+	return []fault{{name: "clock of Redis set", kind: redisClock, loses: true, begin: func() func() {
+		servers := c.Servers()
+		if s.rnd.IntN(2) == 0 {
+			servers = []*redistest.Server{pick(s.rnd, servers)}
+		}
+		by := s.between(-time.Hour, 90*time.Minute)
+		s.t.Logf("of %d by %v", len(servers), by.Round(time.Second))
+		set := func(by time.Duration) {
+			for _, r := range servers {
+				stepClock(s.t, r.PID(), by)
+			}
+		}
+		set(by)
+		now, _ := servers[0].Do(s.t, "TIME").([]any)
+		if is, err := strconv.ParseInt(fmt.Sprint(now[0]), 10, 64); err != nil || time.Until(time.Unix(is, 0).Add(-by)).Abs() > 5*time.Second {
+			s.t.Errorf("the clock of Redis says %v (%v), want it to be %v ahead", now, err, by)
+		}
+		time.Sleep(s.between(0, 3*time.Second))
+		return func() { set(0); c.AwaitCalm(s.t) }
+	}}}
 }

@@ -34,7 +34,11 @@ type soak struct {
 	disk string
 	// front is the address of the hubs for Sources and Destinations, and back that of callbacks.
 	front, back string
-	hosts       []*slowHost
+	hosts       []*callbackHost
+	hostNames   []string
+	authority   *soakAuthority
+	dns         *names // nil: noNames says why there are none
+	noNames     string
 	planned     []fault
 	notHad      map[string]string // kinds of faults that this machine does not allow, with the reason
 	changes     int               // of files
@@ -55,11 +59,18 @@ func TestSoak(t *testing.T) {
 		return
 	}
 	fmt.Printf("seed %d (repeat with make soak DURATION=%v SEED=%d)\n", *seedFlag, *soakFlag, *seedFlag)
+	names, noNames := (*names)(nil), "no namespace to mount a resolv.conf in"
+	if os.Getenv("E2E_NAMESPACE") != "" {
+		var err error
+		if names, err = serveNames(t); err != nil {
+			noNames = err.Error()
+		}
+	}
 	var all []*soak
 	t.Run("with", func(t *testing.T) {
 		for n, run := range []func(s *soak){(*soak).onFolder, (*soak).onCluster} {
 			t.Run([]string{"a folder", "a Redis Cluster"}[n], func(t *testing.T) {
-				s := newSoak(t, n+1)
+				s := newSoak(t, n+1, names, noNames)
 				all = append(all, s)
 				t.Parallel()
 				run(s)
@@ -73,18 +84,13 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-func newSoak(t *testing.T, n int) *soak {
+func newSoak(t *testing.T, n int, names *names, noNames string) *soak {
 	t.Helper()
 	s := &soak{
 		nemesis: newNemesis(t), chain: newChain(t), admins: map[string]string{}, notHad: map[string]string{},
-		front: fmt.Sprintf("127.0.%d.1", n), back: fmt.Sprintf("127.0.%d.2", n),
+		dns: names, noNames: noNames, front: fmt.Sprintf("127.0.%d.1", n), back: fmt.Sprintf("127.0.%d.2", n),
 	}
-	s.servers = nil
-	for range 8 {
-		h := &slowHost{next: s.world}
-		s.addServer(s.back, h)
-		s.hosts = append(s.hosts, h)
-	}
+	s.addHosts()
 	s.rages = *soakFlag
 	s.calm = s.measure
 	return s
@@ -93,7 +99,7 @@ func newSoak(t *testing.T, n int) *soak {
 // onFolder has one hub with its folder.
 func (s *soak) onFolder() {
 	begin := s.inFront()
-	h := s.prepareHub(soakLadder...)
+	h := s.prepareHub(s.settings()...)
 	faults := append(s.hubFaults(), s.backupFault(), s.killedBackupFault())
 	if err := s.mountDisk(); err == nil {
 		h.dir = filepath.Join(s.disk, "hub")
@@ -113,13 +119,16 @@ func (s *soak) onCluster() {
 	for range 3 {
 		s.prepareHub(append([]string{
 			"--redis-url", redis.URL(), "--redis-prefix", nemesisPrefix, "--owner-lease", s.lease.String(), "--drain", nemesisDrain.String(),
-		}, soakLadder...)...)
+		}, s.settings()...)...)
 	}
 	begin()
-	s.runAll(append(s.hubFaults(), s.clusterFaults(redis, nemesisPrefix)...))
+	s.runAll(append(s.hubFaults(), append(s.clusterFaults(redis, nemesisPrefix), s.redisClockFault(redis)...)...))
 }
 
-var soakLadder = []string{"--give-up", soakGiveUp.String(), "--retry-max", soakRetry.String()}
+// settings are those of all hubs.
+func (s *soak) settings() []string {
+	return []string{"--give-up", soakGiveUp.String(), "--retry-max", soakRetry.String(), "--ca-file", s.authority.file}
+}
 
 // inFront chooses the one address that Sources and Destinations have for all hubs. What it returns starts
 // the hubs, and passes connections on to them.
@@ -152,7 +161,7 @@ func (s *soak) runAll(faults []fault) {
 		p.start()
 	}
 	c.awaitCopies("the baseline", patience)
-	s.planned = append(faults, append(s.endFaults(), s.networkFaults()...)...)
+	s.planned = slices.Concat(faults, s.endFaults(), s.networkFaults(), s.hostFaults(), s.clockFault())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

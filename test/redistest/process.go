@@ -71,6 +71,9 @@ type Server struct {
 // Addr is the host:port on which the server listens.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(s.port)) }
 
+// PID is the process that runs now, for what only the kernel can do to it.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Servers returns the server itself, as [Sentinels] and [Nodes] return theirs.
 func (s *Server) Servers() []*Server { return []*Server{s} }
 
