@@ -28,13 +28,17 @@ func TestTokensGoToTheirHost(t *testing.T) {
 	var got string
 	client := authorized{doer(func(r *http.Request) (*http.Response, error) { got = r.Header.Get("Authorization"); return nil, nil }), all}
 	for _, tc := range []struct{ method, url, want string }{
-		{"GET", "https://hub.example/x", "Bearer secret"}, {"GET", "https://hub.example:444/", "Bearer secret"}, {"GET", "http://hub.example/", ""},
-		{"GET", "http://other.example:8080/", "Bearer secret"}, {"GET", "https://other.example/", ""}, {"GET", "https://third.example/", ""},
+		{"GET", "https://hub.example/x", "Bearer secret"},
+		{"GET", "https://hub.example:444/", "Bearer secret"},
+		{"GET", "http://hub.example/", ""},
+		{"GET", "http://other.example:8080/", "Bearer secret"},
+		{"GET", "https://other.example/", ""},
+		{"GET", "https://third.example/", ""},
 		{"POST", "https://hub.example/", ""},
 	} {
 		u, _ := url.Parse(tc.url)
 		r := (&http.Request{Method: tc.method, URL: u, Header: http.Header{}}).WithContext(t.Context())
-		if resp, _ := client.Do(r); resp != nil || got != tc.want || r.Header.Get("Authorization") != "" {
+		if resp, _ := client.Do(r); resp != nil || got != tc.want || r.Header.Get("Authorization") != "" { //nolint:bodyclose // there is none
 			t.Errorf("%s %s got %q, want %q", tc.method, tc.url, got, tc.want)
 		}
 	}
@@ -65,7 +69,7 @@ func TestListenSendsItsToken(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = fmt.Fprintf(w, "event: notification\nid: p1\ndata: "+data+"\n\n", s.URL+"/topic")
-		w.(http.Flusher).Flush()
+		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
 	dir := t.TempDir()

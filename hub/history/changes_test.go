@@ -446,7 +446,7 @@ func TestDocumentsPassTheStrictCheck_DOC40(t *testing.T) {
 		w.publish(minute(i), minute(i+1), fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i))
 	}
 	hub := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-		rec, err := w.get(r.URL.String())
+		rec, err := w.get(r.URL.String()) //nolint:contextcheck // the question has that of the test
 		if err != nil {
 			http.Error(to, err.Error(), http.StatusBadRequest)
 			return

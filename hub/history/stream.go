@@ -300,7 +300,7 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 	next := f.cursor // f goes on step by step, so that each event has its position
 	f.pages.version = version
 	next.journal = &f.pages
-	buffer := buffers.Get().(*[]item) //nolint:forcetypeassert // nothing else is in it
+	buffer, _ := buffers.Get().(*[]item) // nothing else is in it
 	defer func() { clear(*buffer); buffers.Put(buffer) }()
 	items, err := next.read(ctx, (*buffer)[:0], streamEntries, 0)
 	if err != nil {
