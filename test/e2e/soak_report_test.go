@@ -134,31 +134,31 @@ func report(all []*soak) (text string, complaints []string) {
 		maps.Copy(notHad, s.notHad)
 	}
 	complaints = counts.judge(slices.Sorted(maps.Keys(planned)))
-	fmt.Fprint(w, "\nFAULT\tCAUSED\tHEALED\n")
+	_, _ = fmt.Fprint(w, "\nFAULT\tCAUSED\tHEALED\n")
 	sum := [2]int{}
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		n := counts[kind]
 		sum = [2]int{sum[0] + n[0], sum[1] + n[1]}
-		fmt.Fprintf(w, "%s\t%d\t%d\n", kind, n[0], n[1])
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\n", kind, n[0], n[1])
 	}
-	fmt.Fprintf(w, "all\t%d\t%d\n", sum[0], sum[1])
+	_, _ = fmt.Fprintf(w, "all\t%d\t%d\n", sum[0], sum[1])
 	for _, kind := range slices.Sorted(maps.Keys(notHad)) {
 		if !planned[kind] {
-			fmt.Fprintf(w, "%s\tNOT HAD: %s\n", kind, notHad[kind])
+			_, _ = fmt.Fprintf(w, "%s\tNOT HAD: %s\n", kind, notHad[kind])
 		}
 	}
 	for _, s := range all {
-		fmt.Fprintf(w, "\n%s\n", s.t.Name())
+		_, _ = fmt.Fprintf(w, "\n%s\n", s.t.Name())
 		if s.final == nil {
 			complaints = append(complaints, s.t.Name()+" was not judged")
 			continue
 		}
-		fmt.Fprintf(w, "%s\n%d changes of files, %d copies of them\n", s.final.summary(), s.changes, len(s.chain.copies))
+		_, _ = fmt.Fprintf(w, "%s\n%d changes of files, %d copies of them\n", s.final.summary(), s.changes, len(s.chain.copies))
 		s.final.tellGaps(w)
-		fmt.Fprint(w, "PROGRAM\tGOROUTINES\t\tDESCRIPTORS\t\tHEAP KiB\t\tRESIDENT KiB\t\n")
+		_, _ = fmt.Fprint(w, "PROGRAM\tGOROUTINES\t\tDESCRIPTORS\t\tHEAP KiB\t\tRESIDENT KiB\t\n")
 		for _, name := range slices.Sorted(maps.Keys(s.usage[1])) {
 			x, y := s.usage[0][name], s.usage[1][name]
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, x.goroutines, y.goroutines, x.descriptors, y.descriptors, x.heap>>10, y.heap>>10, x.resident>>10, y.resident>>10)
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, x.goroutines, y.goroutines, x.descriptors, y.descriptors, x.heap>>10, y.heap>>10, x.resident>>10, y.resident>>10)
 		}
 	}
 	_ = w.Flush() // to memory
@@ -173,13 +173,13 @@ func (c *chronicle) tellGaps(w *tabwriter.Writer) {
 			count[g.reason]++
 		}
 	}
-	fmt.Fprint(w, "GAP\tTOLD\tFAULTS THAT EXPLAIN IT\n")
+	_, _ = fmt.Fprint(w, "GAP\tTOLD\tFAULTS THAT EXPLAIN IT\n")
 	for _, reason := range slices.Sorted(maps.Keys(count)) {
 		why := strconv.Itoa(len(c.explained[reason]))
 		if len(c.explained[reason]) == 0 {
 			why = "the subscriber left"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\n", reason, count[reason], why)
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\n", reason, count[reason], why)
 	}
 }
 
