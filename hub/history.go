@@ -61,7 +61,11 @@ func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Value
 	if err := rd.mayRead(r, q.Topics, e); err != nil {
 		return err
 	}
-	from := history.Reader{Name: ingress.Network(rd.h.proxies.Requester(r)), Charge: func(n int64) error { return rd.charge(r, n) }}
+	from := history.Reader{
+		Name:    ingress.Network(rd.h.proxies.Requester(r)),
+		Charge:  func(n int64) error { return rd.charge(r, n) },
+		Planned: func(n int64, sent bool) error { return rd.planned(r, n, sent) },
+	}
 	accept := negotiate.Media(r.Header)
 	if accept.Quality(mediaEvents) > accept.Quality(mediaXML) {
 		from.Publisher = e.Publisher
@@ -122,18 +126,45 @@ func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
 	return nil
 }
 
+// planShare is the share of the bytes of an answer, one in so many, that planning it counts as if none
+// of them are sent.
+const planShare = 8
+
+// planned counts n bytes of an answer that was planned. If it is refused or not sent, some of them
+// count: those who ask again and again without waiting are soon refused before anything is planned.
+func (rd *reads) planned(r *http.Request, n int64, sent bool) error {
+	now, key := rd.h.o.Now(), ingress.Network(rd.h.proxies.Requester(r))
+	if sent && rd.mayHave(now, key, n) == nil {
+		return rd.charge(r, n)
+	}
+	rd.spend(now, key, n/planShare)
+	if !sent {
+		return nil
+	}
+	return rd.mayHave(now, key, n) // when, after what planning cost
+}
+
+// mayHave returns nil if a requester may read n bytes now, or else says when.
+func (rd *reads) mayHave(now time.Time, key string, n int64) error {
+	if err := rd.byRequester.check(now, key, "to your address", max(n, 1)); err != nil {
+		return err
+	}
+	return rd.byAll.check(now, "", "to all readers together", max(n, 1))
+}
+
 // charge counts n bytes that a requester is about to read.
 func (rd *reads) charge(r *http.Request, n int64) error {
 	now, key := rd.h.o.Now(), ingress.Network(rd.h.proxies.Requester(r))
-	if err := rd.byRequester.check(now, key, "to your address", n); err != nil {
+	if err := rd.mayHave(now, key, n); err != nil {
 		return err
 	}
-	if err := rd.byAll.check(now, "", "to all readers together", n); err != nil {
-		return err
-	}
+	rd.spend(now, key, n)
+	return nil
+}
+
+func (rd *reads) spend(now time.Time, key string, n int64) {
 	rd.byRequester.spend(now, key, n)
 	rd.byAll.spend(now, "", n)
-	return nil
 }
 
 // allowOrigin lets the web pages of some origins read the answer. Credentials of browsers are

@@ -1,12 +1,14 @@
 package hub
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +19,8 @@ import (
 	"github.com/rshub/rshub/validate"
 )
 
-// withHistory is a hub whose journal has one notification of the topic.
-func withHistory(t *testing.T, change ...func(*Options)) *world {
+// oneNotification is a journal that has one notification of the topic.
+func oneNotification(t *testing.T) *storetest.Memory {
 	t.Helper()
 	store := storetest.NewMemory()
 	_, err := store.Append(t.Context(), noon, topic, journal.Entry{
@@ -28,6 +30,13 @@ func withHistory(t *testing.T, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return store
+}
+
+// withHistory is a hub with the journal of oneNotification.
+func withHistory(t *testing.T, change ...func(*Options)) *world {
+	t.Helper()
+	store := oneNotification(t)
 	return newWorld(t, append([]func(*Options){func(o *Options) {
 		o.History, o.Read = history.New(history.Options{HubURL: hubURL, Journal: store, Watcher: store}), ReadOpen
 		o.Publishers = validate.NewPublishers([]validate.Publisher{{
@@ -139,6 +148,55 @@ func TestReadsAreLimited(t *testing.T) {
 	}
 	if !slices.Equal(codes, []int{200, 200, 429}) && !slices.Equal(codes, []int{200, 429, 429}) {
 		t.Errorf("%v", codes)
+	}
+}
+
+// counting counts how often a journal is read.
+type counting struct {
+	*storetest.Memory
+	reads int
+}
+
+func (c *counting) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {
+	c.reads++
+	return c.Memory.Read(ctx, topic, after, most, maxBytes)
+}
+
+// Planning an answer costs something, too. Who asks again and again for what they may not have yet, or for
+// no bytes, is soon refused before anything is read. Who waits as long as they were told gets it.
+func TestPlanningIsLimited(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		read, now := &counting{Memory: oneNotification(t)}, noon
+		w := withHistory(t, func(o *Options) {
+			o.ReadBytes, o.MaxBody = Rate{Events: 400, Per: time.Minute}, 100
+			o.Now = func() time.Time { return now }
+			o.History = history.New(history.Options{HubURL: hubURL, Journal: read, Watcher: read})
+		})
+		question := about(topic, "&after=earliest")
+		if rec := w.ask(method, question); rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d", method, rec.Code)
+		}
+		for range 30 {
+			w.ask(method, question)
+		}
+		before := read.reads
+		rec := w.ask(method, question)
+		if rec.Code != http.StatusTooManyRequests || read.reads > before || before > 60 {
+			t.Errorf("%s: %d; the journal is read %d times, and then %d", method, rec.Code, before, read.reads-before)
+		}
+		for range 2 { // at first it may be told when it may ask, and then when it may have the bytes
+			wait, err := strconv.Atoi(rec.Header().Get("Retry-After"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(time.Duration(wait) * time.Second)
+			if rec = w.ask(http.MethodGet, question); rec.Code == http.StatusOK {
+				break
+			}
+		}
+		if rec.Code != http.StatusOK {
+			t.Errorf("%s: after the waits %d %s", method, rec.Code, rec.Body)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type Rate struct {
 // String says it for a person: 600 per minute.
 func (r Rate) String() string { return fmt.Sprintf("%d per %s", r.Events, r.unit()) }
 
-var units = map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}
+var units = map[time.Duration]string{time.Second: "second", time.Minute / 4: "15 seconds", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}
 
 func (r Rate) unit() string { return cmp.Or(units[r.Per], r.Per.String()) }
 
@@ -104,7 +104,7 @@ func (l *limiters) check(now time.Time, key, what string, n int64) error {
 		return nil
 	}
 	if n > int64(l.rate.Events) {
-		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d a %s. Send less at once.", n, what, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
+		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d per %s. Send less at once.", n, what, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
 	}
 	limiter := l.of(now, key)
 	n = min(n, int64(limiter.Burst())) // all that it can have at once
@@ -113,7 +113,7 @@ func (l *limiters) check(now time.Time, key, what string, n int64) error {
 		return nil
 	}
 	wait := time.Duration(missing / float64(limiter.Limit()) * float64(time.Second))
-	return refuse(rateLimited, "Too many bytes %s: the limit is %d a %s. Wait and try again.", what, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
+	return refuse(rateLimited, "Too many bytes %s: the limit is %d per %s. Wait and try again.", what, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
 }
 
 // spend counts n bytes of key, over the limit or not: if they are over it, the next ones

@@ -82,7 +82,7 @@ func TestPublishRateInBytesSaysWhen(t *testing.T) {
 	first, body := strings.Repeat("<", 700), strings.Repeat("<", 600)
 	w.do(publish(first))
 	rec := w.do(publish(body))
-	if rec.Code != 429 || rec.Header().Get("Retry-After") != "18" || !strings.Contains(rec.Body.String(), "Too many bytes from you: the limit is 1000 a minute") {
+	if rec.Code != 429 || rec.Header().Get("Retry-After") != "18" || !strings.Contains(rec.Body.String(), "Too many bytes from you: the limit is 1000 per minute") {
 		t.Errorf("%d, after %s: %s", rec.Code, rec.Header().Get("Retry-After"), rec.Body)
 	}
 	if rec := w.do(publish(strings.Repeat("<", 1001))); rec.Code != 429 || !strings.Contains(rec.Body.String(), "Send less at once") {

@@ -57,6 +57,9 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 		return err
 	}
 	defer turn.end()
+	if err := from.charge(0); err != nil {
+		return err
+	}
 	topic := q.Topics[0]
 	p, err := s.plan(r.Context(), topic, q)
 	if err != nil {
@@ -66,10 +69,10 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 	status := http.StatusOK
 	if notModified(r, a.tag()) {
 		status = http.StatusNotModified
-	} else if r.Method != http.MethodHead && !a.index() {
-		if err := from.charge(p.bytes()); err != nil {
-			return err
-		}
+	}
+	sent := status == http.StatusOK && r.Method != http.MethodHead && !a.index()
+	if err := from.planned(p.bytes(), sent); err != nil {
+		return err
 	}
 	if status == http.StatusOK { // a refusal costs no body
 		if err := a.findUp(r.Context()); err != nil {

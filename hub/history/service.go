@@ -116,8 +116,12 @@ type Reader struct {
 	// Name is that of the requester, by which answers are counted.
 	Name string
 	// Charge is called with the bytes of notifications that an answer will have, before it
-	// begins. An error of it refuses the answer. Nil: none is refused.
+	// begins. An error of it refuses the answer. Before a Change List is planned it is called with 0:
+	// may anything be read now? Nil: none is refused.
 	Charge func(bytes int64) error
+	// Planned is Charge for a planned Change List. Sent is false if none of the bytes are sent, as
+	// for HEAD: planning costs something, too. Nil: Charge decides, of what is sent.
+	Planned func(bytes int64, sent bool) error
 	// Address is that by which streams are counted. Publisher is the name that goes with the reader's
 	// token; empty: it has none.
 	Address, Publisher string
@@ -132,6 +136,16 @@ func (r *Reader) charge(n int64) error {
 		return nil
 	}
 	return r.Charge(n)
+}
+
+func (r *Reader) planned(n int64, sent bool) error {
+	switch {
+	case r.Planned != nil:
+		return r.Planned(n, sent)
+	case sent:
+		return r.charge(n)
+	}
+	return nil
 }
 
 // BusyError says that too many answers are being written: for the requester, or in all.

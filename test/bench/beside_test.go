@@ -23,7 +23,7 @@ import (
 const (
 	besideCallbacks = 200
 	besideStreams   = 2_000
-	besidePairs     = 3
+	besidePairs     = 5
 	strangers       = 100
 )
 
@@ -191,7 +191,7 @@ func BenchmarkFanOutBesideStrangers(b *testing.B) {
 	callbacks := called(b, hub, src.topic)
 	sample := func() float64 {
 		start, before := time.Now(), callbacks.got.Load()
-		const notifications = 50
+		const notifications = 250
 		for range notifications {
 			src.stamped(b)
 		}
@@ -208,6 +208,7 @@ func BenchmarkFanOutBesideStrangers(b *testing.B) {
 			all.Go(func() { strange(b, hub, history.topic, i, stop, &read, &refused) })
 		}
 		defer func() { close(stop); all.Wait() }()
+		time.Sleep(2 * time.Second) // they have had what they may have at once
 		return sample()
 	}
 	sample()
@@ -247,7 +248,7 @@ func strange(b *testing.B, hub *app.App, topic string, n int, stop chan struct{}
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			refused.Add(1)
-			time.Sleep(100 * time.Millisecond) // a tenth of what the hub asks for at least
+			time.Sleep(time.Second) // the least that the hub ever asks for
 			continue
 		}
 		read.Add(got)

@@ -149,7 +149,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 // Limits of reading what the hub keeps, so that all readers together cost a small part of a core.
 const (
 	readEach  = 256 << 20 // bytes of notifications a minute, for one requester
-	readTotal = 512 << 20 // the same for all
+	readTotal = 128 << 20 // in a quarter of a minute, for all: what may come at once has to leave deliveries their time
 )
 
 // newHistory returns what answers readers of the journal.
@@ -205,8 +205,8 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 		History:                a.history.Load(),
 		Read:                   hub.ReadAccess(a.cfg.Stream),
 		ReadOrigins:            a.cfg.StreamOrigin,
-		ReadBytes:              readRate(&a.cfg, readEach),
-		ReadTotal:              readRate(&a.cfg, readTotal),
+		ReadBytes:              readRate(&a.cfg, readEach, time.Minute),
+		ReadTotal:              readRate(&a.cfg, readTotal, time.Minute/4),
 		AllowHosts:             a.cfg.AllowHost,
 		TrustedProxies:         a.cfg.TrustedProxy,
 		Event:                  all(a.metrics.Request, a.traces.Publish, a.refusals.request, a.publishes.count),
@@ -215,11 +215,11 @@ func (a *App) hubHandler(client *egress.Client, topics *validate.TopicChecker, s
 }
 
 // readRate is a limit of reading; with --max-history=0 there is none.
-func readRate(cfg *config.Config, bytes int) hub.Rate {
+func readRate(cfg *config.Config, bytes int, per time.Duration) hub.Rate {
 	if cfg.MaxHistory == 0 {
 		return hub.Rate{}
 	}
-	return hub.Rate{Events: max(bytes, 2*int(cfg.MaxBody)), Per: time.Minute}
+	return hub.Rate{Events: max(bytes, 2*int(cfg.MaxBody)), Per: per}
 }
 
 // convert returns what one makes of each item. It ends with the first error.
