@@ -114,6 +114,7 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 			err = errors.Join(err, tx.Bucket(bucketIntervals).Put(i.key(), i.pack()))
 			s.kept++
 			s.keptBytes += i.Size
+			s.newest = i.Size
 		}
 		return err
 	})

@@ -90,7 +90,7 @@ type Options struct {
 	Heartbeat time.Duration
 	// Keep is how long an interval is kept after every hub acknowledged it.
 	Keep time.Duration
-	// MaxStored bounds the outbox, in bytes of notifications and queued changes. From
+	// MaxStored bounds the outbox, in bytes of notifications, except the newest, and queued changes. From
 	// three quarters of it on, the oldest intervals that every hub has are deleted
 	// early. If that is not enough, Record returns ErrFull.
 	MaxStored int64

@@ -48,6 +48,7 @@ type outboxState struct {
 	since       time.Time // when the first of the queue came
 	kept        int
 	keptBytes   int64
+	newest      int64 // bytes of the newest interval, which is always kept
 }
 
 func (s *outboxState) stored() int64 { return s.queuedBytes + s.keptBytes }
@@ -114,6 +115,7 @@ func (x *outbox) reload(tx *boltfile.Tx) error {
 	for i := range intervalsFrom(tx, time.Time{}) {
 		s.kept++
 		s.keptBytes += i.Size
+		s.newest = i.Size
 	}
 	x.next = s
 	x.publish()

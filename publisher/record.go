@@ -99,8 +99,8 @@ func (p *Publisher) compose(c Change, last *time.Time) (queued, error) {
 // enqueue puts changes into the queue. It composes a change again if others came in between
 // and its time is no longer later than theirs.
 func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, composed []queued) error {
-	if most := p.o.MaxStored; s.stored() >= most && len(changes) > 0 {
-		return fmt.Errorf("%w: it has %d of %d bytes (MaxStored); look at the status of the hubs", ErrFull, s.stored(), most)
+	if err := p.full(s); err != nil && len(changes) > 0 {
+		return err
 	}
 	queue := tx.Bucket(bucketQueue)
 	for i, c := range changes {
@@ -131,6 +131,19 @@ func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, c
 		if !s.Begun && q.at.Before(s.Until) {
 			s.Until = q.at
 		}
+	}
+	return nil
+}
+
+// Full returns an error that wraps ErrFull if Record would refuse changes; nil: it would not.
+func (p *Publisher) Full() error {
+	now := p.box.outboxState()
+	return p.full(&now)
+}
+
+func (p *Publisher) full(s *outboxState) error {
+	if most := p.o.MaxStored; s.stored()-s.newest >= most {
+		return fmt.Errorf("%w: it has %d of %d bytes (MaxStored); look at the status of the hubs", ErrFull, s.stored(), most)
 	}
 	return nil
 }

@@ -117,15 +117,25 @@ func (s *sender) has(until time.Time) bool {
 	return !at.Before(until) || at.IsZero() && !s.p.box.outboxState().Begun
 }
 
-// trimEvery is how often old intervals are looked for.
-const trimEvery = time.Minute
+// trimEvery is how often old intervals are looked for, and trimFull how often while the outbox is
+// full.
+const (
+	trimEvery = time.Minute
+	trimFull  = 2 * time.Second
+)
 
 func (p *Publisher) runTrim(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := p.retryLater(ctx, partTrimming, p.trim(ctx, time.Now())); err != nil {
 			return err
 		}
-		clock.Sleep(ctx, trimEvery)
+		end := time.Now().Add(trimEvery)
+		for ctx.Err() == nil && time.Now().Before(end) && p.Full() == nil {
+			clock.Sleep(ctx, trimFull)
+		}
+		if p.Full() != nil {
+			clock.Sleep(ctx, trimFull)
+		}
 	}
 	return nil
 }

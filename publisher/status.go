@@ -21,6 +21,9 @@ type Status struct {
 	// Kept counts the intervals on disk, acknowledged ones among them.
 	Kept      int   `json:"kept"`
 	KeptBytes int64 `json:"kept_bytes"`
+	// MaxStored is Options.MaxStored. Full: it is reached.
+	MaxStored int64 `json:"max_stored"`
+	Full      bool  `json:"full,omitempty"`
 	// Hubs are in the order of Options.
 	Hubs []HubStatus `json:"hubs"`
 	// Error is what is wrong with the outbox; empty while all is well.
@@ -73,7 +76,7 @@ func (p *Publisher) Status() Status {
 	st := Status{
 		Topic: p.o.Topic, Kind: p.o.Kind, Recorded: now.Recorded, Last: now.Last,
 		Queued: now.queued, QueuedBytes: now.queuedBytes, Kept: now.kept, KeptBytes: now.keptBytes,
-		Hubs: make([]HubStatus, len(p.senders)),
+		MaxStored: p.o.MaxStored, Full: p.full(&now) != nil, Hubs: make([]HubStatus, len(p.senders)),
 	}
 	if now.Begun {
 		st.Until = now.Until

@@ -53,7 +53,7 @@ type state struct {
 	scanned, changed           time.Time
 	failing, unwatched         int
 	held, problems             int
-	queued, kept               int
+	queued, kept, full         int
 	keptBytes, freeBytes       int64
 	hubs                       map[string]*hubState // by the URL in --hub
 }
@@ -95,6 +95,7 @@ func newMetrics(server *cli.Server, version, stateDir string, hubs []string, mor
 	gauge("rspub_queued_changes", "Changes that are in no notification yet.", figures.Number(&n.queued))
 	gauge("rspub_outbox_notifications", "Notifications on disk, including those that all hubs have.", figures.Number(&n.kept))
 	gauge("rspub_outbox_bytes", "Bytes of these notifications.", figures.Number(&n.keptBytes))
+	gauge("rspub_outboxes_full", "Topics whose notifications have reached --outbox-limit, so that no more changes are accepted for them.", figures.Number(&n.full))
 	gauge("rspub_state_free_bytes", "Free bytes on the disk of --state-dir.", figures.Number(&n.freeBytes))
 	for _, hub := range hubs {
 		if n.hubs[hub] != nil {
@@ -194,6 +195,9 @@ func (n *state) topic(p *publisher.Status) {
 	n.queued += p.Queued
 	n.kept += p.Kept
 	n.keptBytes += p.KeptBytes
+	if p.Full {
+		n.full++
+	}
 	for i := range p.Hubs {
 		from := &p.Hubs[i]
 		h := n.hubs[from.URL]
@@ -228,6 +232,9 @@ func wrong(s *source.SetStatus) error {
 			return fmt.Errorf("the outbox of %s: %s", p.Topic, p.Error)
 		}
 	}
+	if errors.Is(s.Err, publisher.ErrFull) {
+		return nil // that is because of a hub: see ready
+	}
 	return s.Err
 }
 
@@ -236,7 +243,7 @@ func wrong(s *source.SetStatus) error {
 func (m *metrics) ready() []admin.Check {
 	scan := admin.Check{Name: "scan", Holds: "each folder was scanned"}
 	sets := admin.Check{Name: "sets", Holds: "folders can be read, and documents and the outbox written"}
-	var hubs []string
+	var hubs, full []string
 	for _, s := range m.source.Status().Sets {
 		if !s.Folder.Ready && scan.Err == nil {
 			scan.Err = fmt.Errorf("the first scan of %s is not over", cmp.Or(s.Name, "the folder"))
@@ -247,6 +254,9 @@ func (m *metrics) ready() []admin.Check {
 			sets.Err = errors.Join(sets.Err, err)
 		}
 		for _, p := range topics(&s) {
+			if p.Full {
+				full = append(full, fmt.Sprintf("the notifications of %s have reached --outbox-limit (%s), because a hub does not have them; look at the hub, or raise the limit", p.Topic, quantity.BytesText(p.MaxStored)))
+			}
 			for _, h := range p.Hubs {
 				if h.State == publisher.Waiting || h.State == publisher.Stopped {
 					hubs = append(hubs, fmt.Sprintf("%s is %s with %s for %s: %s", h.URL, h.State, quantity.Count(h.Pending, "notification", "notifications"), p.Topic, cmp.Or(h.Stopped, h.LastError)))
@@ -254,5 +264,6 @@ func (m *metrics) ready() []admin.Check {
 			}
 		}
 	}
-	return []admin.Check{scan, sets, {Name: "hubs", Holds: cmp.Or(strings.Join(hubs, "; "), "all hubs accept notifications")}}
+	outbox := admin.Check{Name: "outbox", Holds: cmp.Or(strings.Join(full, "; "), "there is room for notifications")}
+	return []admin.Check{scan, sets, outbox, {Name: "hubs", Holds: cmp.Or(strings.Join(hubs, "; "), "all hubs accept notifications")}}
 }

@@ -62,6 +62,7 @@ Runs until SIGTERM or SIGINT, or until the end of standard input with --stdin.`,
 	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` for what has to outlive a restart")
 	f.hubs.addAs(flags, "hub-")
 	flags.Var(cli.Positive(&f.every), "every", "`TIME` that a change waits for others at most before it is pushed")
+	f.addOutbox(flags, "changes are refused (503)")
 	f.schedule.rotate, f.schedule.rotateAt, f.schedule.keepChanges = cli.Span(30*24*time.Hour), 50_000, -1
 	f.schedule.addChangeLists(flags)
 	f.call.Add(flags, "for a laptop: --public-listen is 127.0.0.1:8090, hubs may be on loopback and private addresses")
@@ -98,7 +99,7 @@ func (f *relayFlags) options(_ *cobra.Command, log *slog.Logger) (o source.Optio
 	schedule := f.schedule.schedule()
 	schedule.Archive = -1
 	return source.Options{
-		StateDir: f.stateDir, Sets: []source.Set{{Announced: true}}, Hubs: hubs, Every: time.Duration(f.every),
+		StateDir: f.stateDir, Sets: []source.Set{{Announced: true}}, Hubs: hubs, Every: time.Duration(f.every), MaxStored: f.outbox,
 		Schedule: schedule, Client: client, Log: log,
 	}, nil
 }

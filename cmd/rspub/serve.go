@@ -35,6 +35,7 @@ type serveFlags struct {
 	resumeFrom          string
 	from                time.Time // of resumeFrom
 	accept              bool
+	outbox              int64 // the most bytes of one
 	every, drain        cli.Span
 	json                bool
 	log                 cli.LogFlags
@@ -74,6 +75,7 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 	flags.StringVar(&f.stateDir, "state-dir", "./rspub-state", "`FOLDER` of the state that a restart needs")
 	f.hubs.add(flags)
 	flags.Var(cli.Positive(&f.every), "every", "longest `TIME` that a change waits for others before it is pushed")
+	f.addOutbox(flags, "changes wait")
 	f.schedule.add(flags)
 	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
 	f.addResume(flags)
@@ -82,6 +84,12 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 	flags.BoolVar(&f.json, "json", false, "print each change, POST and document as a line of JSON")
 	f.log.Add(flags)
 	return cmd, f.check
+}
+
+// addOutbox adds the bound of the outbox. Then is what happens at the bound.
+func (f *serveFlags) addOutbox(flags *pflag.FlagSet, then string) {
+	f.outbox = publisher.DefaultMaxStored
+	flags.Var(cli.Size(&f.outbox, 1), "outbox-limit", "`SIZE` of the notifications that a topic may have on disk; while a hub is away so long that there would be more, "+then)
 }
 
 // addResume adds the flags that let a stopped hub go on.
@@ -218,7 +226,7 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 		sets[i].Folder.Progress = showScan(cmd.ErrOrStderr(), name, say)
 	}
 	return source.Options{
-		StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every),
+		StateDir: f.stateDir, Sets: sets, Hubs: hubs, Every: time.Duration(f.every), MaxStored: f.outbox,
 		Schedule: f.schedule.schedule(), Client: client, Log: log,
 	}, nil
 }

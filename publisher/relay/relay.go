@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -81,6 +82,8 @@ func announcement(name string, changes []source.Given) source.Announcement {
 // outcome returns the answer to a request that was recorded or not.
 func outcome(r source.Receipt) (answer, Outcome, error) {
 	switch {
+	case errors.Is(r.Err, publisher.ErrFull):
+		return answer{}, Failed, notRecorded(r.Err)
 	case r.Err != nil:
 		return answer{}, Refused, r.Err
 	case r.Repeated:

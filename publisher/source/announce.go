@@ -3,7 +3,10 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/rshub/rshub/publisher"
 )
 
 // Announcement is a request of an application: changes that it made and hands over. They are
@@ -27,8 +30,8 @@ type Receipt struct {
 	Changes int
 	// Repeated: the Name was recorded before, and this is the receipt of then.
 	Repeated bool
-	// Err is why nothing of it is recorded: it is ErrNameUsed or ErrManyNames. Nil: all of it
-	// is on disk, and will be published.
+	// Err is why nothing of it is recorded: it is ErrNameUsed or ErrManyNames, or wraps
+	// publisher.ErrFull. Nil: all of it is on disk, and will be published.
 	Err error
 }
 
@@ -54,13 +57,32 @@ func (s *Source) Announce(set string, all ...Announcement) ([]Receipt, error) {
 		if _, ok := x.packager.origin.(announced); !ok {
 			break
 		}
-		receipts, err := x.index.announce(time.Now(), all)
+		receipts, err := x.index.announce(time.Now(), all, full(x))
 		if err == nil {
 			x.moved.Broadcast()
 		}
 		return receipts, err
 	}
 	return nil, errNotAnnounced
+}
+
+// mostWaiting is how many announced changes may wait for the outbox.
+const mostWaiting = 1_000_000
+
+// full returns why nothing more may be announced; nil: it may. What was announced goes from the log
+// to the outbox, and both have a bound.
+func full(s *set) error {
+	if s.changes == nil {
+		return nil
+	}
+	if err := s.changes.Full(); err != nil {
+		return err
+	}
+	waiting := s.index.state().last.seq + s.shelf.current().History.Offset
+	if recorded := s.changes.Recorded(); waiting >= recorded+mostWaiting {
+		return fmt.Errorf("%w: %d changes wait to be put into it; the log and the status say why", publisher.ErrFull, waiting-recorded)
+	}
+	return nil
 }
 
 // Flush records in the outbox what was announced before the call, and returns when every hub has

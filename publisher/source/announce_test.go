@@ -44,7 +44,7 @@ func TestNamesAreRemembered(t *testing.T) {
 	now := time.Unix(2000, 0)
 	want := func(r Receipt, a Announcement) {
 		t.Helper()
-		got, err := x.announce(now, []Announcement{a})
+		got, err := x.announce(now, []Announcement{a}, nil)
 		if err != nil || got[0].Last != r.Last || got[0].Repeated != r.Repeated || !errors.Is(got[0].Err, r.Err) {
 			t.Errorf("%s: %+v, %v, want %+v", a.Name, got, err, r)
 		}
@@ -79,12 +79,12 @@ func TestNamesAreRemembered(t *testing.T) {
 // The same name twice in one write is one request, and an error leaves nothing of the write.
 func TestAnnouncementsOfOneWrite(t *testing.T) {
 	x := announcedIndex(t, t.TempDir())
-	got, err := x.announce(time.Now(), []Announcement{says("a", 1), says("a", 1), says("a", 2), says("b", 1)})
+	got, err := x.announce(time.Now(), []Announcement{says("a", 1), says("a", 1), says("a", 2), says("b", 1)}, nil)
 	if err != nil || got[0].Last != 1 || got[0].Repeated || !got[1].Repeated || got[2].Err == nil || got[3].Last != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	bad := says("c", 1, Given{Change: resourcesync.Updated, Resource: Resource{URL: "https://example.org/a b"}})
-	if got, err := x.announce(time.Now(), []Announcement{says("d", 1), bad}); !errors.Is(err, ErrGiven) {
+	if got, err := x.announce(time.Now(), []Announcement{says("d", 1), bad}, nil); !errors.Is(err, ErrGiven) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if seq := x.state().last.seq; seq != 2 {

@@ -92,9 +92,9 @@ func (x *Index) isAnnounced() error {
 }
 
 // announce logs what was announced, and remembers the names of the announcements in the same
-// transaction. It does not store the resources: the index has only the log, because nobody knows
+// transaction. With an error of full it only answers those that it remembers. It does not store the resources: the index has only the log, because nobody knows
 // the resources that were never announced.
-func (x *Index) announce(now time.Time, all []Announcement) (receipts []Receipt, err error) {
+func (x *Index) announce(now time.Time, all []Announcement, full error) (receipts []Receipt, err error) {
 	checker := newEntryCheck()
 	for i := range all {
 		for j := range all[i].Changes {
@@ -106,7 +106,7 @@ func (x *Index) announce(now time.Time, all []Announcement) (receipts []Receipt,
 	err = x.write(now, func(b *batch) error {
 		receipts = make([]Receipt, len(all))
 		for i := range all {
-			if receipts[i], err = b.announce(&all[i], x.mostNames); err != nil {
+			if receipts[i], err = b.announce(&all[i], x.mostNames, full); err != nil {
 				return err
 			}
 		}
@@ -118,9 +118,12 @@ func (x *Index) announce(now time.Time, all []Announcement) (receipts []Receipt,
 	return receipts, nil
 }
 
-func (b *batch) announce(a *Announcement, mostNames uint64) (Receipt, error) {
+func (b *batch) announce(a *Announcement, mostNames uint64, full error) (Receipt, error) {
 	if r, known, err := b.recall(a, mostNames); known || err != nil {
 		return r, err
+	}
+	if full != nil {
+		return Receipt{Err: full}, nil
 	}
 	for i := range a.Changes {
 		g := &a.Changes[i]

@@ -30,6 +30,9 @@ type Options struct {
 	// Every is how long a change waits at most for others before it is published; zero:
 	// publisher.DefaultEvery.
 	Every time.Duration
+	// MaxStored bounds the outbox of each topic, in bytes; zero: publisher.DefaultMaxStored. While
+	// it is full, changes wait in the log of the set, and Announce refuses more of them.
+	MaxStored int64
 	// Schedule says when documents are written and how long they are kept.
 	Schedule Schedule
 	// Client makes the requests to hubs, and those for catalogues and for the bytes of resources that

@@ -166,7 +166,7 @@ func (s *set) openPublishers(state string, hubs []publisher.Hub, o *Options) (er
 	}
 	options := publisher.Options{
 		Hubs: hubs, CapabilityList: s.composer.url(capabilityListPath), SourceDescription: s.above,
-		Every: o.Every, Client: o.Client, Log: s.composer.log,
+		Every: o.Every, MaxStored: o.MaxStored, Client: o.Client, Log: s.composer.log,
 	}
 	if posted := o.Hooks.Posted; posted != nil {
 		options.Posted = func(p publisher.Posted) { posted(s.name, p) }
