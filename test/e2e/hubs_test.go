@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -341,6 +342,7 @@ func TestLostTail(t *testing.T) {
 	m.addRedisHubs(2, redis.URL())
 	m.awaitReady()
 	m.c.grace, m.c.perFault, m.c.faults, m.c.losses, m.c.lossy = time.Minute, 0, 1, 1, true
+	m.c.explained = map[string][]span{journal.GapRolledBack: {{0, time.Hour}}}
 	source := m.addTopic()
 	must(t, source.publish(t.Context()))
 	m.stayAll(0, 10)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -20,6 +21,7 @@ func TestLostHead_Invariant10(t *testing.T) {
 	m.addRedisHubs(2, redis.URL())
 	m.awaitReady()
 	m.c.grace, m.c.perFault, m.c.faults, m.c.losses, m.c.lossy = time.Minute, 0, 3, 3, true
+	m.c.explained = map[string][]span{journal.GapRolledBack: {{0, time.Hour}}}
 	var sources []*stubbornSource
 	for n := range 3 {
 		sources = append(sources, m.addTopic())
