@@ -194,18 +194,21 @@ func TestNewConnectionIsNotTriedAgain(t *testing.T) {
 	})
 }
 
+// afterASecond answers each request.
+func afterASecond(s *server, _ int) {
+	for {
+		if _, more := s.request(); !more {
+			return
+		}
+		time.Sleep(time.Second)
+		s.say(ok)
+	}
+}
+
 // The limits of idle connections: for an origin, in all, and in time. Of an origin the newest is
 // used, and of all the oldest is closed.
 func TestIdleConnectionsAreBounded(t *testing.T) {
-	inBubble(t, func(s *server, _ int) {
-		for {
-			if _, more := s.request(); !more {
-				return
-			}
-			time.Sleep(time.Second)
-			s.say(ok)
-		}
-	}, func(t *testing.T, p *Pool, to *peer) {
+	inBubble(t, afterASecond, func(t *testing.T, p *Pool, to *peer) {
 		at := func(host string, n int) {
 			done := make(chan struct{})
 			for range n {
@@ -260,15 +263,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 
 // CloseIdleConnections closes what is idle, and what is in use after that.
 func TestCloseIdleConnections(t *testing.T) {
-	inBubble(t, func(s *server, _ int) {
-		for {
-			if _, more := s.request(); !more {
-				return
-			}
-			time.Sleep(time.Second)
-			s.say(ok)
-		}
-	}, func(t *testing.T, p *Pool, to *peer) {
+	inBubble(t, afterASecond, func(t *testing.T, p *Pool, to *peer) {
 		wantAnswer(t, p, request("body"), 200)
 		time.AfterFunc(500*time.Millisecond, p.CloseIdleConnections)
 		wantAnswer(t, p, request("body"), 200)
