@@ -59,6 +59,7 @@ func New(o Options) (*Dispatcher, error) {
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
 		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
 	}
+	d.commits.stored = d.shards.stored
 	for i := range d.shards.all {
 		d.shards.all[i].one = semaphore.NewWeighted(1)
 	}

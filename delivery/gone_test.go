@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -88,8 +89,7 @@ func TestRenewalDuringAnExchange_HUB47(t *testing.T) {
 		b := newBed(t, func(o *Options) { o.Event = func(e Event) { outcomes = append(outcomes, e.Outcome) } })
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), func(r *http.Request, body []byte) (*http.Response, error) {
-			// It does not end at the instant of a sweep, which may read what is stored a moment before that.
-			_, _ = takes(4900*time.Millisecond)(r, body)
+			_, _ = takes(5*time.Second)(r, body) // it ends at the instant of a sweep
 			return status(410), nil
 		})
 		b.publish(t, topicA, []byte("one"))
@@ -104,6 +104,48 @@ func TestRenewalDuringAnExchange_HUB47(t *testing.T) {
 		pass(10 * time.Second)
 		if s, _ := b.stored(sub); s.EndReason != subscriptions.EndGone || len(outcomes) != 2 || outcomes[0] != OutcomeSuperseded {
 			t.Errorf("after the second: ended as %q, attempts counted as %q", s.EndReason, outcomes)
+		}
+	})
+}
+
+// late is a store whose answers about single subscriptions take a while to arrive.
+type late struct {
+	*memory
+	by time.Duration
+}
+
+func (l late) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, error) {
+	rec, err := l.memory.Get(ctx, id)
+	time.Sleep(l.by)
+	return rec, err
+}
+
+// What was read of a subscription before its end was stored does not bring it back, neither a
+// read of the sweep nor a hint.
+func TestStaleReadAfterGone_HUB47(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) {
+			o.Subscriptions, o.CommitWindow = late{o.Subscriptions.(*memory), 2 * time.Second}, time.Second
+		})
+		sub := b.subscribe(topicA, cb(0))
+		b.set(cb(0), answers(410))
+		b.run()
+		defer b.end()
+		pass(4500 * time.Millisecond)
+		b.publish(t, topicA, []byte("one")) // answered before the sweep, stored while it reads, and applied after that
+		pass(3 * time.Second)
+		if s, _ := b.stored(sub); s.EndReason != subscriptions.EndGone || len(b.attempts(cb(0))) != 1 || b.d.Stats().Lanes != 0 {
+			t.Errorf("after the sweep: ended as %q, %d attempts, %+v", s.EndReason, len(b.attempts(cb(0))), b.d.Stats())
+		}
+		b.d.Apply(sub)
+		pass(time.Minute)
+		if n := len(b.attempts(cb(0))); n != 1 || b.d.Stats().Lanes != 0 {
+			t.Errorf("after the hint: %d attempts, %+v", n, b.d.Stats())
+		}
+		b.renew(sub)
+		pass(time.Second)
+		if n := len(b.attempts(cb(0))); n != 2 {
+			t.Errorf("after a renewal: %d attempts", n)
 		}
 	})
 }

@@ -34,6 +34,8 @@ type groupCommit struct {
 	log    *zap.Logger
 	wake   chan struct{} // a group may be due earlier than run thinks
 	ended  chan struct{} // nothing will be added any more
+	// stored, if not nil, is called for each end that was stored, before ahead forgets it.
+	stored func(*subscriptions.Commit)
 
 	mu      sync.Mutex
 	changed sync.Cond // on mu: there may be room to add, or a group is written
@@ -190,6 +192,11 @@ func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 		}
 	default:
 		failed = g
+	}
+	for i := range g.commits {
+		if c := &g.commits[i]; c.End != "" && gc.stored != nil && !failed.has(c.ID) {
+			gc.stored(c)
+		}
 	}
 	gc.mu.Lock()
 	defer gc.mu.Unlock()

@@ -61,10 +61,10 @@ type tenure struct {
 	// loaded: its subscriptions were read. yielding: no attempt is begun any more. The
 	// lock of the shard guards both, and touched.
 	loaded, yielding bool
-	// touched are the subscriptions that Apply was called for, or that answered
-	// 410, since the last sweep began, or the tenure: what is being read of them may
-	// be older.
-	touched map[uuid.UUID]struct{}
+	// touched are the subscriptions that Apply was called for, that answered 410, or whose end
+	// was stored, since the last sweep began, or the tenure: what is being read of them may be
+	// older. The value is when the lease was verified whose end was stored; zero: none.
+	touched map[uuid.UUID]time.Time
 
 	// The rest is the sweep's, once it is loaded: the counter value to ask Changed
 	// with, and the subscriptions that changed while they were being read, or
@@ -161,7 +161,7 @@ func (ss *shards) open(n int) *tenure {
 	if s.tenure != nil {
 		return nil
 	}
-	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]struct{})}
+	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]time.Time)}
 	t.ctx, t.cut = context.WithCancelCause(ss.exchanges)
 	t.set = &laneSet{ctx: t.ctx}
 	s.tenure = t
@@ -226,8 +226,11 @@ func (ss *shards) apply(s subscriptions.Subscription) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if t := of.tenure; t != nil && !t.yielding {
-		t.touched[s.ID] = struct{}{}
-		ss.schedule(&s)
+		ended := t.touched[s.ID]
+		t.touched[s.ID] = ended
+		if ended.IsZero() || s.VerifiedAt.After(ended) { // else it was read before its end was stored
+			ss.schedule(&s)
+		}
 	}
 }
 
@@ -261,7 +264,18 @@ func (ss *shards) ending(id uuid.UUID, f func()) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if f(); of.tenure != nil {
-		of.tenure.touched[id] = struct{}{}
+		of.tenure.touched[id] = of.tenure.touched[id]
+	}
+}
+
+// stored is called when the store has accepted the end of a subscription, or found its lease over,
+// while groupCommit.ahead still tells the end: what was read before does not make a lane again.
+func (ss *shards) stored(c *subscriptions.Commit) {
+	of := ss.of(c.ID)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.tenure != nil {
+		of.tenure.touched[c.ID] = c.Lease
 	}
 }
 

@@ -88,7 +88,9 @@ func (ss *shards) sweepable() (all swept) {
 		s := &ss.all[i]
 		s.mu.Lock()
 		if t := s.tenure; t != nil && t.loaded {
-			maps.Copy(t.again, t.touched)
+			for id := range t.touched {
+				t.again[id] = struct{}{}
+			}
 			clear(t.touched)
 			all.shards[i] = t
 		}

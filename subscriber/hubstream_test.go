@@ -254,7 +254,7 @@ func TestStreamWaitsForTheTopic(t *testing.T) {
 			t.Errorf("%+v %q", st.Stream, st.Trouble)
 		}
 		h.publish(0, 1, 1)
-		h.after(4 * time.Second)
+		h.after(noTopicRest + noTopicRest/4 + beginAfter)
 		h.want("1")
 		if last := h.asked[len(h.asked)-1]; last != "after=earliest" {
 			t.Error(last)

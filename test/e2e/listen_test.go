@@ -237,6 +237,9 @@ esac
 		if got := strings.Split(strings.TrimSpace(string(raw)), "\n"); err != nil || !slices.Equal(got, want) {
 			return fmt.Errorf("the command was run for\n%s\nwant\n%s\n%s", raw, strings.Join(want, "\n"), &l.log)
 		}
+		if n := l.status().Counts.Backlog; n != 0 { // a command that is ended before its exit code is read runs again
+			return fmt.Errorf("%d bytes are still to be handed on", n)
+		}
 		return nil
 	})
 	if code := l.terminate(); code != 0 {
