@@ -198,25 +198,12 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 		return time.Time{}, err
 	}
 	a.total += len(listed)
-	return until, a.compareAll(ctx, func(yield func(desired, error) bool) {
-		for w, err := range docs.wants(set, newer) {
-			if !yield(a.orPushed(w, until), err) {
-				return
-			}
+	return until, a.compareAll(ctx, docs.wants(set, newer), func(w desired, f file) desired {
+		if a.c.state.membersWith(w.url, f)[w.set].After(until) { // it was pushed after the lists were written
+			return recordedWant(w.url, w.set, f)
 		}
-	})
-}
-
-// orPushed returns what the lists of a set say of a resource. If the resource was pushed
-// after they were written, it returns what was pushed.
-func (a *audit) orPushed(w desired, until time.Time) desired {
-	if !a.c.state.members(w.url)[w.set].After(until) {
 		return w
-	}
-	if f, ok := a.c.state.file(w.url); ok {
-		return recordedWant(w.url, w.set, f)
-	}
-	return w
+	})
 }
 
 // isPushed reports whether a set pushed a resource after its lists were written: they will
@@ -233,7 +220,7 @@ func (a *audit) isPushed(url string) bool {
 // byRecord compares a set with what the Source said when it was copied.
 func (a *audit) byRecord(ctx context.Context, set namedSet) error {
 	a.report.Recorded = append(a.report.Recorded, set.name)
-	return a.compareAll(ctx, a.recorded(set))
+	return a.compareAll(ctx, a.recorded(set), nil)
 }
 
 // recorded yields the resources of a set as they were copied, and those that could not be.
@@ -262,14 +249,17 @@ func recordedWant(url, set string, f file) desired {
 	return w
 }
 
-// compareAll compares resources with their files, on all processors.
-func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error]) error {
+// compareAll compares resources with their files, on all processors. With the record of a file,
+// settle says what the resource is to be; nil: as it is listed.
+func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error], settle func(desired, file) desired) error {
 	work := make(chan desired, 256)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
+			at := folder{tree: a.c.tree}
+			defer at.leave()
 			for w := range work {
-				a.compare(ctx, w)
+				a.compare(ctx, &at, w, settle)
 			}
 		})
 	}
@@ -296,9 +286,12 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error])
 }
 
 // compare compares one resource with its file.
-func (a *audit) compare(ctx context.Context, w desired) {
+func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(desired, file) desired) {
 	c := a.c
 	f, known := c.state.file(w.url)
+	if known && settle != nil {
+		w = settle(w, f)
+	}
 	if !known {
 		p, err := c.tree.preferredPath(w.url)
 		if err != nil {
@@ -316,7 +309,7 @@ func (a *audit) compare(ctx context.Context, w desired) {
 	if is := c.fetcher.prefer.apply(w); is.alternate && !later {
 		said = is
 	}
-	switch size, ok := c.tree.size(f.Path); {
+	switch size, ok := at.size(f.Path); {
 	case !ok:
 		a.found(Missing, w, f, "there is no such file")
 		return
@@ -328,7 +321,7 @@ func (a *audit) compare(ctx context.Context, w desired) {
 	if len(algorithms) == 0 {
 		algorithms = copied.Algorithms()
 	}
-	got, n, err := c.tree.hashFile(ctx, f.Path, algorithms...)
+	got, n, err := at.hashFile(ctx, f.Path, algorithms...)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

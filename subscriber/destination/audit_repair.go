@@ -21,6 +21,8 @@ func (a *audit) findExtra(ctx context.Context) error {
 	for _, r := range c.o.Roots {
 		folders[r.Dir] = true
 	}
+	at := folder{tree: c.tree}
+	defer at.leave()
 	for url, f := range c.state.files() {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -34,7 +36,7 @@ func (a *audit) findExtra(ctx context.Context) error {
 			continue
 		}
 		if a.isPushed(url) {
-			a.compare(ctx, recordedWant(url, f.Set, f))
+			a.compare(ctx, &at, recordedWant(url, f.Set, f), nil)
 			continue
 		}
 		if info, err := c.tree.root.Lstat(f.Path); err == nil && !info.IsDir() {

@@ -49,6 +49,15 @@ func membersOf(tx *boltfile.Tx, url string) members {
 	return recordedMembers(tx, url)
 }
 
+// membersWith returns the members of a resource of which the copy has a file, without reading the
+// record of the file again.
+func (s *state) membersWith(url string, f file) members {
+	if m, ok := membersTable.read(s, url); ok && m != nil {
+		return m
+	}
+	return members{f.Set: f.ChangedAt}
+}
+
 // recordedMembers returns the members that the other records of a resource imply: the set
 // that its file came from, or else the set that wants it.
 func recordedMembers(tx *boltfile.Tx, url string) members {

@@ -47,7 +47,7 @@ func (a *audit) past(ctx context.Context, set namedSet) (time.Time, error) {
 	if err == nil {
 		defer p.remove()
 		if p.at.Equal(st.BaselineAt) && p.base.capability == resourcesync.ResourceList && p.lists {
-			return p.at, a.compareAll(ctx, p.docs.wants(set, p.newer))
+			return p.at, a.compareAll(ctx, p.docs.wants(set, p.newer), nil)
 		}
 	} else if ctx.Err() != nil || !errors.Is(err, ErrNoState) && !isGone(err) {
 		return time.Time{}, err

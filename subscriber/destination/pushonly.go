@@ -53,7 +53,7 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 		}
 	}
 	for url, f := range s.files() {
-		if at := s.members(url)[set.name]; at.After(since) {
+		if at := s.membersWith(url, f)[set.name]; at.After(since) {
 			w := recordedWant(url, set.name, f)
 			w.change, w.changedAt = resourcesync.Updated, at
 			add(w)
