@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,7 +54,9 @@ func farSourceOf(t testing.TB, n, size int, dump bool) *far {
 	up := func(to string) []resourcesync.Link { return []resourcesync.Link{{Rel: "up", Href: farAway + to}} }
 	f := &far{trip: 50 * time.Millisecond, docs: map[string][]byte{}, body: func(path string) []byte {
 		text := []byte("the body of " + path)
-		return append(text, bytes.Repeat([]byte{'.'}, max(size-len(text), 0))...)
+		rest := make([]byte, max(size-len(text), 0)) // random, as a package must not be a bomb
+		_, _ = rand.NewChaCha8(sha256.Sum256(text)).Read(rest)
+		return append(text, rest...)
 	}}
 	at := time.Now().Add(-time.Hour).UTC()
 	write := func(name string, h resourcesync.Head, entries func(func(resourcesync.Entry))) {
