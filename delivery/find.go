@@ -81,15 +81,19 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 }
 
 // skip moves the job's cursor over what it will not get, up to an anchor, and records
-// it as a gap. False: the cursor does not stand any more.
+// it as a gap. False: the cursor does not stand any more. If no entry is missing before the anchor, as
+// where a journal that was lost goes on (journal.Head.Regain), there is no gap.
 func (s *sender) skip(j *job, to journal.Anchor, reason string) (ok bool) {
 	from, c := j.cursor.unpack(), j.cursor.moveTo(packAnchor(to))
 	if s.sched.do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
 		return false
 	}
-	gap := gapBetween(from.Anchor, to, reason, s.report.clock.Now())
-	s.report.skipped(*j, gap)
-	s.commits.add(subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack(), Gaps: []journal.Gap{gap}})
+	commit := subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack()}
+	if gap := gapBetween(from.Anchor, to, reason, s.report.clock.Now()); gap.Count > 0 || !gap.From.Equal(gap.Until) {
+		s.report.skipped(*j, gap)
+		commit.Gaps = []journal.Gap{gap}
+	}
+	s.commits.add(commit)
 	return true
 }
 

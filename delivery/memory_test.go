@@ -127,6 +127,16 @@ func (m *memory) rollback(url string, n int) {
 	mt.seq -= uint64(n)
 }
 
+// vanish drops all of a topic that had its newest entry last, and stores its head again without entries,
+// as a store does that lost a partition.
+func (m *memory) vanish(url string, newest journal.Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := journal.Head{Topic: url, Kind: newest.Kind, From: newest.From, Until: newest.Until, Last: newest.Anchor()}
+	head, _, _ := journal.Head{Topic: url}.Regain(seen.Sight(journal.Sight{}), nil, time.Now())
+	*m.topic(url) = memTopic{trimmed: head.Trimmed, seq: head.Last.Seq, gaps: head.Gaps}
+}
+
 // subscribe stores a live subscription that begins at the topic's head.
 func (m *memory) subscribe(topic, callback string, more ...func(*subscriptions.Subscription)) subscriptions.Subscription {
 	m.mu.Lock()

@@ -191,18 +191,25 @@ func (r *rewinder) recorded(ctx context.Context, t *topic, at anchor) (anchor, e
 	}
 	for to, ok := head.BackFrom(at.position); ok; to, ok = head.BackFrom(to.Position) {
 		_, kept, err := r.lost(ctx, t, at, []anchor{packAnchor(to)})
-		if len(kept) > 0 || err != nil {
-			return packAnchor(to), err
+		if err != nil {
+			return anchor{}, err
+		}
+		if len(kept) > 0 {
+			return kept[0], nil
 		}
 	}
 	return packAnchor(head.Trimmed), nil
 }
 
 // lost returns the last of the entries that the journal lost without a break, after at, and those
-// that follow it.
+// that follow it. If the journal trimmed what is between the first of those and at, only the newest
+// entry that it trimmed follows: nobody who was at the lost entry misses what came before it.
 func (r *rewinder) lost(ctx context.Context, t *topic, at anchor, entries []anchor) (last anchor, kept []anchor, err error) {
 	for i, a := range entries {
 		_, err := r.journal.Read(ctx, t.url, a.unpack(), 1, 0)
+		if trimmed, ok := errors.AsType[*journal.TrimmedError](err); ok && trimmed.To.Position < at.position {
+			return at, []anchor{packAnchor(trimmed.To)}, nil
+		}
 		if _, trimmedOrDamaged := journal.ReadOn(err); err == nil || trimmedOrDamaged {
 			return at, entries[i:], nil
 		}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,74 @@ func TestRollbackIsFoundOnce_Invariant5(t *testing.T) {
 			if c := r.Subscription.Cursor; c.Anchor != next.Anchor() && r.Subscription.Callback != cb(0) {
 				t.Fatalf("stored %+v", c)
 			}
+		}
+	})
+}
+
+// Invariant 10: if the store lost all of a topic, and the Source sends the last notification again, no
+// subscription has a gap, wherever it was. The loss is the topic's gap.
+func TestVanishedTopicLeavesNoEmptyGap_Invariant10(t *testing.T) {
+	for name, restarts := range map[string]bool{"at the end": false, "one behind, at a hub that has seen nothing": true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			sub := b.subscribe(topicA, cb(0))
+			b.run()
+			var entries []journal.Entry
+			for n := range 3 {
+				if restarts && n == 2 {
+					b.end()
+				}
+				entries = append(entries, b.publish(t, topicA, fmt.Append(nil, n)))
+				pass(time.Second)
+			}
+			b.vanish(topicA, entries[2])
+			if restarts {
+				a := b
+				b = newBed(t)
+				b.memory = a.memory
+				b.readFrom(a.memory)
+				b.d.shards.store, b.d.commits.store = a.memory, a.memory
+				b.run()
+			}
+			defer b.end()
+			again := b.publish(t, topicA, []byte("again"))
+			pass(10 * time.Second)
+			if got := b.at(cb(0)); len(got) == 0 || got[len(got)-1].id != again.ID.String() {
+				t.Errorf("%s: %d were sent, the last is not what the Source sent again", name, len(got))
+			}
+			b.wantGaps(sub)
+			if got := b.topic(topicA).gaps; len(got) != 1 || got[0].Reason != journal.GapRolledBack || got[0].Count != 1 || !got[0].From.Equal(entries[1].Until) || !got[0].Until.Equal(entries[2].Until) {
+				t.Errorf("%s: the topic's gaps are %v", name, got)
+			}
+		})
+	}
+}
+
+// A lane goes back to the newest entry that was trimmed, if this hub remembers only older ones: what
+// it got before that is no gap.
+func TestRollbackBehindTheTrimmed_Invariant5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		var entries []journal.Entry
+		for n := range 5 {
+			entries = append(entries, b.publish(t, topicA, fmt.Append(nil, n)))
+			pass(time.Second)
+		}
+		seen := &b.d.sched.s.topics[topicA].tail.seen
+		*seen = slices.DeleteFunc(*seen, func(a anchor) bool { return a.seq == 3 || a.seq == 4 })
+		b.trim(topicA, 4)
+		b.rollback(topicA, 1)
+		b.publish(t, topicA, []byte("again"))
+		pass(10 * time.Second)
+		if got := len(b.at(cb(0))); got != 6 {
+			t.Errorf("%d were sent, want 6", got)
+		}
+		b.wantGaps(sub)
+		if got := b.topic(topicA).gaps; len(got) != 1 || got[0].Count != 1 || !got[0].From.Equal(entries[3].Until) {
+			t.Errorf("the topic's gaps are %v", got)
 		}
 	})
 }

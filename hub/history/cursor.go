@@ -68,7 +68,8 @@ func (c *cursor) read(ctx context.Context, items []item, max int, maxBytes int64
 	}
 }
 
-// skip moves on behind entries that were trimmed or are damaged. Any other error is returned.
+// skip moves on behind entries that were trimmed or are damaged. Any other error is returned. If no
+// entry is missing in between, as where a journal that was lost goes on (journal.Head.Regain), there is no gap.
 func (c *cursor) skip(err error) error {
 	next, ok := journal.ReadOn(err)
 	if !ok {
@@ -79,10 +80,12 @@ func (c *cursor) skip(err error) error {
 	if errors.As(err, &trimmed) {
 		reason = trimmed.Reason
 	}
-	if c.skipped == nil {
+	if c.skipped == nil && (next.Seq > c.at.Seq || !next.Until.Equal(c.at.Until)) {
 		c.skipped = &Gap{From: c.at.Until, Reason: reason}
 	}
-	c.skipped.Until = next.Until
+	if c.skipped != nil {
+		c.skipped.Until = next.Until
+	}
 	c.at = next
 	return nil
 }

@@ -511,3 +511,28 @@ func TestGapComesBeforeAPosition(t *testing.T) {
 		tl.wantNotification(a)
 	})
 }
+
+// Where the store lost all of a topic, and its Source sends the last notification again, only a reader who
+// had that one is told of a gap.
+func TestVanishedTopicIsNoEmptyGap_MEM01(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := newWorld(t)
+		before.publish(minute(0), minute(10), "a")
+		one, lost := before.publish(minute(10), minute(20), "b"), before.publish(minute(20), minute(30), "c")
+		head, err := before.store.Head(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ = journal.Head{Topic: topic}.Regain(head.Sight(journal.Sight{}), nil, minute(40))
+		w := newWorld(t)
+		if err := w.store.Restore(t.Context(), head, nil); err != nil {
+			t.Fatal(err)
+		}
+		again := w.publish(minute(20), minute(30), "c")
+		c := w.serve()
+		w.follow(c, PositionOf(topic, one.Anchor()).String()).wantNotification(again)
+		had := w.follow(c, PositionOf(topic, lost.Anchor()).String())
+		had.wantGap(minute(20), minute(30), journal.GapRolledBack)
+		had.wantNotification(again)
+	})
+}
