@@ -40,7 +40,8 @@ const nameOwners = "owners"
 // still deliver. They use the clock of Redis.
 
 // heartbeatScript stores that a hub is alive, and returns all live hubs. It writes only if a
-// third of the time is over, or something changed. It may run twice.
+// third of the time is over, or something changed. If a heartbeat has a time in the future, because
+// the clock of Redis was set back since, its time begins now. It may run twice.
 //
 //	KEYS    1 the hash of the hubs, 2 alerts
 //	ARGV    1 id, 2 how long it counts as alive, in milliseconds (0: it ends), 3 its node in JSON
@@ -64,6 +65,10 @@ table.insert(out, 1, tostring(#out / 2))
 table.insert(out, 1, replid)
 for i = 1, #all, 2 do
   local til, seen, node = string.match(all[i + 1], '^(%d+) (%d+) (.*)$')
+  if til and tonumber(seen) > now then
+    til, seen = now + til - seen, string.format('%.0f', now)
+    redis.call('HSET', KEYS[1], all[i], string.format('%.0f ', til) .. seen .. ' ' .. node)
+  end
   if til and tonumber(til) > now then
     out[#out + 1], out[#out + 2] = seen, node
   else
@@ -73,16 +78,21 @@ end
 return out
 `)
 
-// ownersScript returns the owners of shards.
+// ownersScript returns the owners of shards. It shortens leases that last too long, because the clock
+// of Redis was set back since. It may run twice.
 //
 //	KEYS    1 the hash of the leases
-//	ARGV    shards
+//	ARGV    1 how long a lease may last from now, in milliseconds; 0: without limit; then shards
 //	returns the owners in the order of the shards, '' where there is none
-var ownersScript = newScript(reads, `
+var ownersScript = newScript(bounded, `
 local t = redis.call('TIME')
-local now, out = t[1] * 1000 + math.floor(t[2] / 1000), {}
-for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV))) do
+local now, most, out = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[1]), {}
+for n, lease in ipairs(redis.call('HMGET', KEYS[1], unpack(ARGV, 2))) do
   local til, owner = string.match(lease or '', '^(%d+) (.*)$')
+  if til and most > 0 and til - now > most then
+    til = now + most
+    redis.call('HSET', KEYS[1], ARGV[n + 1], string.format('%.0f ', til) .. owner)
+  end
   out[n] = til and tonumber(til) > now and owner or ''
 end
 return out
@@ -180,10 +190,14 @@ func (l *leases) call(shards []int, args ...any) call {
 	return call{[]string{l.conn.key.owners(shards[0])}, args}
 }
 
+// longestLease is how many leases of this hub a lease of another may last: hubs may have different
+// settings for a while. A live owner renews its lease every third of its time.
+const longestLease = 3
+
 // Owners implements cluster.Store.
 func (l *leases) Owners(ctx context.Context, shards []int) ([]string, error) {
-	owner := make(map[int]string, len(shards))
-	for of, cmd := range runEach(ctx, l.conn, ownersScript, slots(shards), func(of []int) call { return l.call(of) }) {
+	owner, most := make(map[int]string, len(shards)), (longestLease * l.reconciler.lease).Milliseconds()
+	for of, cmd := range runEach(ctx, l.conn, ownersScript, slots(shards), func(of []int) call { return l.call(of, most) }) {
 		ids, err := cmd.StringSlice()
 		if err != nil {
 			return nil, fmt.Errorf("reading the owners of shards: %w", err)

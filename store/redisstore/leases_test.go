@@ -61,6 +61,64 @@ func TestLeasesRace(t *testing.T) {
 	}
 }
 
+// If the clock of Redis was ahead and is right again, a hub that died meanwhile does not live, and own
+// shards, until that time comes. The others stay live.
+func TestClockOfRedisIsSetBack(t *testing.T) {
+	const lease = 200 * time.Millisecond
+	server := redistest.Standalone(t, redistest.Shared())
+	s, err := Open(context.WithoutCancel(t.Context()), Options{URL: server.URL(), Prefix: "back-" + uuid.NewString(), Timeout: patience, Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	shards := []int{3, 200}
+	for _, id := range []string{"dead", "live"} {
+		if _, err := s.Leases.Heartbeat(t.Context(), cluster.Node{ID: id}, lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Leases.Acquire(t.Context(), "dead", shards, lease); err != nil {
+		t.Fatal(err)
+	}
+	// What is stored is as if it had been stored half an hour later.
+	const later = `
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local value = string.gsub(redis.call('HGET', KEYS[1], field), '%d%d%d%d%d%d%d%d%d%d%d%d%d', function(n) return string.format('%.0f', n + 1800000) end)
+  redis.call('HSET', KEYS[1], field, value)
+end`
+	key := s.Leases.(*leases).conn.key
+	for _, name := range []string{key.nodes(nameHubs), key.owners(shards[0]), key.owners(shards[1])} {
+		server.Do(t, "EVAL", later, "1", name)
+	}
+	begun := time.Now()
+	for {
+		nodes, err := s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "live"}, lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners, err := s.Leases.Owners(t.Context(), shards)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lives := func(id string) bool {
+			return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return n.ID == id && time.Until(n.SeenAt) < time.Minute })
+		}
+		if !lives("live") {
+			t.Fatalf("the live hub is not there, or was seen half an hour later: %v", nodes)
+		}
+		if !lives("dead") && owners[0] == "" && owners[1] == "" {
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("%v after the clock was set back: live are %v, and the owners are %v", patience, nodes, owners)
+		}
+		time.Sleep(lease / 10)
+	}
+	if got, err := s.Leases.Acquire(t.Context(), "live", shards, lease); err != nil || len(got) != len(shards) {
+		t.Errorf("the live hub got the shards %v: %v", got, err)
+	}
+}
+
 // Leases stay while Redis accepts nothing new: a hub with a full store delivers.
 func TestLeasesWithoutMemory(t *testing.T) {
 	server := redistest.Standalone(t)
