@@ -50,6 +50,8 @@ type hub struct {
 	addr  string // of the public listener
 	admin string
 	args  []string
+	// secure says that the public listener has a certificate, as args say.
+	secure bool
 	// binary is the rshub that start runs; empty: the one under test.
 	binary string
 
@@ -72,7 +74,12 @@ func startHub(t *testing.T, args ...string) *hub {
 	return h
 }
 
-func (h *hub) url() string { return "http://" + h.addr + "/" }
+func (h *hub) url() string {
+	if h.secure {
+		return "https://" + h.addr + "/"
+	}
+	return "http://" + h.addr + "/"
+}
 
 // serve are the arguments of the process.
 func (h *hub) serve() []string {

@@ -213,7 +213,7 @@ func (m *nemesis) clusterFaults(c *redistest.Nodes, prefix string) []fault {
 func (m *nemesis) rage(faults []fault, duration time.Duration) {
 	m.t.Helper()
 	end := time.Now().Add(duration)
-	draw := m.deck(faults)
+	draw := deck(m.rnd, faults)
 	for time.Now().Before(end) {
 		time.Sleep(m.between(200*time.Millisecond, 1500*time.Millisecond))
 		first := draw()

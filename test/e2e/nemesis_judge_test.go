@@ -31,6 +31,9 @@ type chronicle struct {
 	faults, perFault, losses int
 	// explained are the faults that may have caused gaps, by the reason of the gap.
 	explained map[string][]span
+	// setClocks are the times when the clock of a hub was wrong. A lease that is over by the right time may not
+	// be over by the wrong one (docs/time.md).
+	setClocks []span
 }
 
 // span is the time of a fault, from its beginning until it was healed.
@@ -282,13 +285,14 @@ func (c *chronicle) judgeOrder(who *callee, got []arrival, complain func(string,
 	}
 }
 
-// judgeEnds checks that nothing arrives outside of sessions, except deliveries that were in flight.
+// judgeEnds checks that nothing arrives outside of sessions, except deliveries that were in flight, and
+// those after a lease while the clock of a hub was wrong.
 func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, ...any)) {
 	late := 0
 	for _, a := range got {
 		off := len(who.sessions) > 0 && who.sessions[0].over > 0
 		for _, s := range who.sessions {
-			if a.at >= s.asked && (s.over == 0 || a.at <= s.over+c.grace) {
+			if a.at >= s.asked && (s.over == 0 || a.at <= s.over+c.grace || s.expires && c.clockWasSet(a.at)) {
 				off = false
 			}
 		}
@@ -301,11 +305,18 @@ func (c *chronicle) judgeEnds(who *callee, got []arrival, complain func(string, 
 	}
 }
 
-// judgeGaps checks that each gap has an explanation: the hubs trim, the callee itself left, or a fault that
-// was healed after the first interval of the gap was posted.
+func (c *chronicle) clockWasSet(at time.Duration) bool {
+	return slices.ContainsFunc(c.setClocks, func(s span) bool { return at >= s.begun && at <= s.healed+c.grace })
+}
+
+// judgeGaps checks that no gap is empty, and that each has an explanation: the hubs trim, the callee itself
+// left, or a fault that was healed after the first interval of the gap was posted.
 func (c *chronicle) judgeGaps(who *callee, complain func(string, ...any)) {
 	story := c.topics[who.topic]
 	for _, g := range who.gaps {
+		if g.last < g.first {
+			complain("%s: a gap is empty: from interval %d to %d (%s)", who.path, g.first, g.last, g.reason)
+		}
 		switch g.reason {
 		case journal.GapRetention:
 			if c.trims {

@@ -85,6 +85,10 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.callees[0].gaps = []lostSpan{{5, 5, "rolled_back"}}
 			c.explained = map[string][]span{"rolled_back": {{0, 7 * time.Second}}}
 		}, ""},
+		"a gap that is empty": {func(c *chronicle) {
+			c.explained = map[string][]span{"retention": {{0, 7 * time.Second}}}
+			c.callees[0].gaps = []lostSpan{{5, 4, "retention"}}
+		}, "/stays: a gap is empty: from interval 5 to 4 (retention)"},
 		"a gap of one who left": {func(c *chronicle) {
 			c.callees[1].gaps = []lostSpan{{4, 7, "unsubscribed"}}
 		}, ""},
@@ -170,7 +174,15 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.arrive(1, 4, 5100*time.Millisecond)
 			c.arrive(1, 5, 6100*time.Millisecond)
 		}, "interval 5 arrived"},
-		"after it expired":   {func(c *chronicle) { c.arrive(2, 5, 6100*time.Millisecond) }, "/expires: interval 5"},
+		"after it expired": {func(c *chronicle) { c.arrive(2, 5, 6100*time.Millisecond) }, "/expires: interval 5"},
+		"after it expired, while a clock was set back": {func(c *chronicle) {
+			c.setClocks = []span{{6 * time.Second, 7 * time.Second}}
+			c.arrive(2, 5, 6100*time.Millisecond)
+		}, ""},
+		"after it left, while a clock was set back": {func(c *chronicle) {
+			c.setClocks = []span{{5 * time.Second, 7 * time.Second}}
+			c.arrive(1, 4, 5100*time.Millisecond)
+		}, "/leaves: interval 4"},
 		"an id that is gone": {func(c *chronicle) { c.topics[0].journal[5].id = "another" }, "id5 was accepted"},
 		"a survivor that never came": {func(c *chronicle) {
 			c.lossy = true

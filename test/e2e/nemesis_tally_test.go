@@ -26,6 +26,8 @@ const (
 	slowHosts     = "slow and hanging hosts"
 	wrongNames    = "DNS"
 	certificates  = "certificates"
+	redisCut      = "cut between hubs and Redis"
+	hubRenewed    = "certificate of a hub"
 	redisClock    = "clock of Redis"
 	hubClock      = "clocks of hubs"
 )
@@ -69,21 +71,29 @@ func groups(faults []fault) map[string][]fault {
 	return all
 }
 
-// deck draws faults: first one of each kind, in a random order, and then any.
-func (m *nemesis) deck(faults []fault) (draw func() fault) { return deck(m.rnd, faults) }
-
+// deck draws faults in rounds. A round has one fault of each kind, in a random order. The faults of a kind
+// take turns.
 func deck(rnd *rand.Rand, faults []fault) (draw func() fault) {
 	all := groups(faults)
 	kinds := slices.Sorted(maps.Keys(all))
-	rnd.Shuffle(len(kinds), func(i, k int) { kinds[i], kinds[k] = kinds[k], kinds[i] })
-	return func() fault {
-		if len(kinds) == 0 {
-			return pick(rnd, faults)
-		}
-		next := all[kinds[0]]
-		kinds = kinds[1:]
-		return pick(rnd, next)
+	for _, kind := range kinds {
+		shuffle(rnd, all[kind])
 	}
+	var round []string
+	return func() fault {
+		if len(round) == 0 {
+			round = slices.Clone(kinds)
+			shuffle(rnd, round)
+		}
+		turn := all[round[0]]
+		all[round[0]] = append(turn[1:], turn[0])
+		round = round[1:]
+		return turn[0]
+	}
+}
+
+func shuffle[T any](rnd *rand.Rand, all []T) {
+	rnd.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 }
 
 // explain notes which gaps a fault that is healed now may have caused.
@@ -97,23 +107,34 @@ func (m *nemesis) explain(f fault, begun time.Duration) {
 	if m.c.explained == nil {
 		m.c.explained = map[string][]span{}
 	}
+	if f.kind == hubClock {
+		m.c.setClocks = append(m.c.setClocks, span{begun, m.now()})
+	}
 	for _, reason := range reasons {
 		m.c.explained[reason] = append(m.c.explained[reason], span{begun, m.now()})
 	}
 }
 
-// Each kind comes before any comes again, and the tally notices a kind that never came or was not healed.
+// Each kind comes before any comes again, and so does each fault of a kind. The tally notices a kind that
+// never came or was not healed.
 func TestTallyOfTheNemesis(t *testing.T) {
 	faults := []fault{{name: "a", kind: killed}, {name: "b", kind: killed}, {name: "c", kind: frozen}, {name: "d"}}
 	for seed := range uint64(20) {
-		draw, counts := deck(rand.New(rand.NewPCG(seed, 0)), faults), tally{}
-		for range 3 {
-			counts.caused(draw())
-		}
-		for _, kind := range []string{killed, frozen, "d"} {
-			if counts[kind] != [2]int{1, 0} {
-				t.Errorf("seed %d: of the first three %s is %v", seed, kind, counts[kind])
+		draw, counts, names := deck(rand.New(rand.NewPCG(seed, 0)), faults), tally{}, map[string]int{}
+		for round := range 2 {
+			for range 3 {
+				f := draw()
+				counts.caused(f)
+				names[f.name]++
 			}
+			for _, kind := range []string{killed, frozen, "d"} {
+				if counts[kind] != [2]int{round + 1, 0} {
+					t.Errorf("seed %d: after round %d %s is %v", seed, round, kind, counts[kind])
+				}
+			}
+		}
+		if names["a"] != 1 || names["b"] != 1 {
+			t.Errorf("seed %d: of two faults of a kind, both have a turn in two rounds: %v", seed, names)
 		}
 	}
 	good := tally{killed: {2, 2}}

@@ -362,6 +362,7 @@ func (w *world) collect(ctx context.Context) (*chronicle, error) {
 	c := w.c
 	c.arrived = slices.Clone(w.c.arrived)
 	c.explained = maps.Clone(w.c.explained)
+	c.setClocks = slices.Clone(w.c.setClocks)
 	w.mu.Unlock()
 	c.topics = nil
 	for n, t := range w.c.topics {

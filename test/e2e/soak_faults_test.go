@@ -1,9 +1,14 @@
 package e2e
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -71,8 +76,9 @@ func (s *soak) diskFault() fault {
 func (s *soak) networkFaults() []fault {
 	cut := func(addr string) func() func() {
 		return func() func() {
-			must(s.t, route("add", addr))
-			return func() { must(s.t, route("del", addr)) }
+			route := func(what string) { must(s.t, ip("route", what, "unreachable", addr, "table", "local")) }
+			route("add")
+			return func() { route("del") }
 		}
 	}
 	if os.Getenv("E2E_NAMESPACE") == "" {
@@ -85,12 +91,79 @@ func (s *soak) networkFaults() []fault {
 	}
 }
 
-func route(what, addr string) error {
+func ip(args ...string) error {
 	//nolint:noctx // it takes a moment
-	if out, err := exec.Command("ip", "route", what, "unreachable", addr, "table", "local").CombinedOutput(); err != nil {
-		return fmt.Errorf("ip route %s unreachable %s: %w\n%s", what, addr, err, out)
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %v: %w\n%s", args, err, out)
 	}
 	return nil
+}
+
+// redisCutFault cuts what comes to the ports of one server of a Cluster, or of all, from hubs and from
+// replicas. The servers still see each other, so none is promoted.
+func (s *soak) redisCutFault(c *redistest.Nodes) []fault {
+	if os.Getenv("E2E_NAMESPACE") == "" {
+		s.notHad[redisCut] = "no network namespace"
+		return nil
+	}
+	// The rule that all others come behind is moved, so that others come before it.
+	const first = "10"
+	must(s.t, ip("rule", "add", "pref", "100", "lookup", "local"))
+	must(s.t, ip("rule", "del", "pref", "0"))
+	return []fault{{name: "hubs cut from Redis", kind: redisCut, begin: func() func() {
+		servers := c.Servers()
+		if s.rnd.IntN(2) == 0 {
+			servers = []*redistest.Server{pick(s.rnd, servers)}
+		}
+		for _, r := range servers {
+			_, port, err := net.SplitHostPort(r.Addr())
+			must(s.t, err)
+			must(s.t, ip("rule", "add", "pref", first, "ipproto", "tcp", "dport", port, "unreachable"))
+		}
+		time.Sleep(s.between(0, 8*time.Second))
+		return func() {
+			for range servers {
+				must(s.t, ip("rule", "del", "pref", first))
+			}
+			c.AwaitCalm(s.t)
+		}
+	}}}
+}
+
+// hubCertificateFault gives a hub a certificate, and renews it while the hub runs. For a while the two files
+// do not belong together.
+func (s *soak) hubCertificateFault(h *hub) fault {
+	cert, key := filepath.Join(s.t.TempDir(), "cert.pem"), filepath.Join(s.t.TempDir(), "key.pem")
+	h.secure, h.args = true, append(h.args, "--tls-cert", cert, "--tls-key", key)
+	renew := func(between time.Duration) *x509.Certificate {
+		issued := s.authority.issue(s.t, 24*time.Hour, "hub.example", s.front, "127.0.0.1")
+		private, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
+		must(s.t, err)
+		must(s.t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issued.Certificate[0]}), 0o600))
+		time.Sleep(between)
+		must(s.t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		parsed, err := x509.ParseCertificate(issued.Certificate[0])
+		must(s.t, err)
+		return parsed
+	}
+	renew(0)
+	return fault{name: "certificate of the hub renewed", kind: hubRenewed, ofHub: true, begin: func() func() {
+		renewed := renew(s.between(0, 8*time.Second)) // at times longer than the hub takes to look
+		return func() {
+			eventually(s.t, time.Minute, func() error {
+				conn, err := new(tls.Dialer).DialContext(s.t.Context(), "tcp", h.addr)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close() }()
+				got := conn.(*tls.Conn).ConnectionState().PeerCertificates[0] //nolint:errcheck // what a tls.Dialer returns
+				if !got.Equal(renewed) {
+					return fmt.Errorf("the hub has a certificate from %v, and the newest one is from %v", got.SerialNumber, renewed.SerialNumber)
+				}
+				return nil
+			})
+		}
+	}}
 }
 
 const (

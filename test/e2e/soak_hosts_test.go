@@ -64,14 +64,13 @@ func (h *callbackHost) certificate(*tls.ClientHelloInfo) (*tls.Certificate, erro
 // the hubs know them by name.
 func (s *soak) addHosts() {
 	s.servers = nil
-	s.authority = newSoakAuthority(s.t)
 	for n := range 8 {
 		h := &callbackHost{next: s.world}
 		s.addServer(s.back, h)
 		server, scheme := s.servers[n], "http"
 		name := fmt.Sprintf("host-%d.%s.example", n, strings.ReplaceAll(s.back, ".", "-"))
 		if n%2 == 1 {
-			h.cert = s.authority.issue(s.t, s.back, name, 24*time.Hour)
+			h.cert = s.authority.issue(s.t, 24*time.Hour, name, s.back)
 			server.Listener, scheme = tls.NewListener(server.Listener, &tls.Config{GetCertificate: h.certificate, MinVersion: tls.VersionTLS12}), "https"
 		}
 		server.Start()
@@ -116,7 +115,7 @@ func (s *soak) hostFaults() []fault {
 			issue := func(valid time.Duration) {
 				for n, h := range s.hosts {
 					if n%2 == 1 {
-						cert := s.authority.issue(s.t, s.back, s.hostNames[n], valid)
+						cert := s.authority.issue(s.t, valid, s.hostNames[n], s.back)
 						h.mu.Lock()
 						h.cert = cert
 						h.mu.Unlock()
@@ -167,13 +166,17 @@ func newSoakAuthority(t *testing.T) *soakAuthority {
 	return a
 }
 
-// issue makes a certificate for an address and a name that is valid for so long; negative: it has expired.
-func (a *soakAuthority) issue(t *testing.T, addr, name string, valid time.Duration) *tls.Certificate {
+// issue makes a certificate for a name and addresses that is valid for so long; negative: it has expired.
+func (a *soakAuthority) issue(t *testing.T, valid time.Duration, name string, addrs ...string) *tls.Certificate {
 	t.Helper()
+	var ips []net.IP
+	for _, addr := range addrs {
+		ips = append(ips, net.ParseIP(addr))
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
 	must(t, err)
 	der, err := x509.CreateCertificate(cryptorand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: []net.IP{net.ParseIP(addr)}, DNSNames: []string{name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: ips, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(valid), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.cert, key.Public(), a.key)
 	must(t, err)

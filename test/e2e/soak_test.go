@@ -59,6 +59,9 @@ func TestSoak(t *testing.T) {
 		return
 	}
 	fmt.Printf("seed %d (repeat with make soak DURATION=%v SEED=%d)\n", *seedFlag, *soakFlag, *seedFlag)
+	authority := newSoakAuthority(t)
+	// Sources, Destinations and the clients of this process trust it. t.Setenv does not allow parallel tests.
+	must(t, os.Setenv("SSL_CERT_FILE", authority.file)) //nolint:usetesting // as said
 	names, noNames := (*names)(nil), "no namespace to mount a resolv.conf in"
 	if os.Getenv("E2E_NAMESPACE") != "" {
 		var err error
@@ -70,7 +73,7 @@ func TestSoak(t *testing.T) {
 	t.Run("with", func(t *testing.T) {
 		for n, run := range []func(s *soak){(*soak).onFolder, (*soak).onCluster} {
 			t.Run([]string{"a folder", "a Redis Cluster"}[n], func(t *testing.T) {
-				s := newSoak(t, n+1, names, noNames)
+				s := newSoak(t, n+1, authority, names, noNames)
 				all = append(all, s)
 				t.Parallel()
 				run(s)
@@ -84,11 +87,11 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-func newSoak(t *testing.T, n int, names *names, noNames string) *soak {
+func newSoak(t *testing.T, n int, authority *soakAuthority, names *names, noNames string) *soak {
 	t.Helper()
 	s := &soak{
 		nemesis: newNemesis(t), chain: newChain(t), admins: map[string]string{}, notHad: map[string]string{},
-		dns: names, noNames: noNames, front: fmt.Sprintf("127.0.%d.1", n), back: fmt.Sprintf("127.0.%d.2", n),
+		authority: authority, dns: names, noNames: noNames, front: fmt.Sprintf("127.0.%d.1", n), back: fmt.Sprintf("127.0.%d.2", n),
 	}
 	s.addHosts()
 	s.rages = *soakFlag
@@ -96,11 +99,11 @@ func newSoak(t *testing.T, n int, names *names, noNames string) *soak {
 	return s
 }
 
-// onFolder has one hub with its folder.
+// onFolder has one hub with its folder and a certificate.
 func (s *soak) onFolder() {
-	begin := s.inFront()
+	begin := s.inFront("https")
 	h := s.prepareHub(s.settings()...)
-	faults := append(s.hubFaults(), s.backupFault(), s.killedBackupFault())
+	faults := append(s.hubFaults(), s.backupFault(), s.killedBackupFault(), s.hubCertificateFault(h))
 	if err := s.mountDisk(); err == nil {
 		h.dir = filepath.Join(s.disk, "hub")
 		h.args = append(h.args, "--min-free-disk=16MiB")
@@ -114,7 +117,7 @@ func (s *soak) onFolder() {
 
 // onCluster has three hubs with a Redis Cluster with replicas.
 func (s *soak) onCluster() {
-	begin := s.inFront()
+	begin := s.inFront("http")
 	redis := redistest.Cluster(s.t, redistest.Replicas(1))
 	for range 3 {
 		s.prepareHub(append([]string{
@@ -122,7 +125,7 @@ func (s *soak) onCluster() {
 		}, s.settings()...)...)
 	}
 	begin()
-	s.runAll(append(s.hubFaults(), append(s.clusterFaults(redis, nemesisPrefix), s.redisClockFault(redis)...)...))
+	s.runAll(slices.Concat(s.hubFaults(), s.clusterFaults(redis, nemesisPrefix), s.redisCutFault(redis), s.redisClockFault(redis)))
 }
 
 // settings are those of all hubs.
@@ -132,10 +135,10 @@ func (s *soak) settings() []string {
 
 // inFront chooses the one address that Sources and Destinations have for all hubs. What it returns starts
 // the hubs, and passes connections on to them.
-func (s *soak) inFront() (begin func()) {
+func (s *soak) inFront(scheme string) (begin func()) {
 	l, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", s.front+":0")
 	must(s.t, err)
-	s.public = "http://" + l.Addr().String() + "/"
+	s.public = scheme + "://" + l.Addr().String() + "/"
 	s.chain.hubURL = s.public
 	return func() {
 		var addrs []string
