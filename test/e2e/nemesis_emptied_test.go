@@ -7,13 +7,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/test/redistest"
 )
 
 // emptiedFault deletes a whole partition of the journal, as if a master came back without its data. The
-// topic continues so that no subscription misses anything. Half of the time all subscriptions lag.
+// topic continues so that no subscription misses anything, except those of a hub that dies before it says how far
+// they are. Half of the time all subscriptions lag.
 func (m *nemesis) emptiedFault(servers func() []*redistest.Server, prefix string) fault {
-	return fault{name: "partition emptied", kind: partitionLost, loses: true, tail: true, begin: func() func() {
+	return fault{name: "partition emptied", kind: partitionLost, gaps: []string{journal.GapRetention}, loses: true, tail: true, begin: func() func() {
 		if m.rnd.IntN(2) == 0 {
 			m.hold()
 			defer m.release()
