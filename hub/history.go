@@ -95,7 +95,6 @@ func (rd *reads) stream(w http.ResponseWriter, r *http.Request, q history.Query,
 		return refuse(badQuery, "A stream begins with after=, or with what comes next. Ask for documents without Accept: text/event-stream.")
 	}
 	from.Address = from.Name
-	from.Streams = func() { ingress.Release(r) }
 	from.Allowed = func() bool { return rd.mayRead(r, q.Topics, &Event{}) == nil }
 	return rd.h.o.History.Stream(w, r, q, from)
 }

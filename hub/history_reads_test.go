@@ -25,7 +25,6 @@ func TestEachRefusalOfAReader(t *testing.T) {
 		{&history.BusyError{Stream: true}, 429, "This hub has as many streams"},
 		{&history.BusyError{Yours: true}, 429, "answers to your address"},
 		{&history.BusyError{}, 429, "as many answers as it does"},
-		{history.ErrDraining, 503, "shutting down"},
 		{history.ErrGone, 410, "no longer has it"},
 		{history.ErrNoChanges, 404, "no change notifications"},
 		{history.ErrUnknown, 404, "Check its URL"},

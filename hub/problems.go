@@ -217,8 +217,6 @@ func classifyRead(err error) *refusal {
 		return refuse(tooManyReads, "This hub is writing as many answers to your address as it does at a time. Wait for one to end.")
 	case errors.As(err, &full):
 		return refuse(tooManyReads, "This hub is writing as many answers as it does at a time. Wait and try again.")
-	case errors.Is(err, history.ErrDraining):
-		return refuse(drainingHub, "This hub is shutting down. Come again in a moment: another hub goes on, or this one after its restart.")
 	case errors.Is(err, history.ErrGone):
 		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
 	case errors.Is(err, history.ErrNoChanges):

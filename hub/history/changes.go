@@ -322,8 +322,8 @@ const (
 type steady struct {
 	ctx   context.Context //nolint:containedctx // that of the one answer that it writes
 	turn  *turn           // rests while the reader takes what is written; nil: there is none
-	w     http.ResponseWriter
-	rc    *http.ResponseController
+	w     io.Writer
+	on    interface{ SetWriteDeadline(t time.Time) error }
 	stall time.Duration
 	limit time.Time                   // what is set
 	until func(written int) time.Time // when so much has to be written; nil: no matter
@@ -332,8 +332,9 @@ type steady struct {
 
 // steadily returns a writer for an answer that may take longer than the listener lets a request take.
 func (s *Service) steadily(w http.ResponseWriter) *steady {
-	out := &steady{w: w, rc: http.NewResponseController(w), stall: s.o.Stall}
-	_ = out.rc.SetReadDeadline(time.Time{}) // where there is a connection; net/http would end the request with it
+	rc := http.NewResponseController(w)
+	out := &steady{w: w, on: rc, stall: s.o.Stall}
+	_ = rc.SetReadDeadline(time.Time{}) // where there is a connection; net/http would end the request with it
 	return out
 }
 
@@ -358,7 +359,7 @@ func (s *steady) Write(b []byte) (written int, err error) {
 		}
 		if limit.Sub(s.limit).Abs() > s.stall/16 { // setting it for each event of many streams costs much
 			s.limit = limit
-			_ = s.rc.SetWriteDeadline(limit) // where there is a connection
+			_ = s.on.SetWriteDeadline(limit) // where there is a connection
 		}
 		n, err := s.piece(b[:min(len(b), piece)])
 		written, s.n, b = written+n, s.n+n, b[n:]

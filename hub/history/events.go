@@ -94,6 +94,8 @@ func (s *Service) event(ctx context.Context, topic string, e *journal.Entry, met
 
 // create makes the event of an entry for everybody.
 func (s *Service) create(ctx context.Context, topic string, e journal.Entry, meta bool) (sharedEvent, error) {
+	s.writers.rest()
+	defer s.writers.resume()
 	return s.events.get(ctx, eventKey{place{e.Position, e.Nonce}, meta}, func() (sharedEvent, error) {
 		text, err := s.encode(ctx, topic, &e, meta)
 		return sharedEvent{PositionOf(topic, e.Anchor()).appendLine(text), len(text)}, err

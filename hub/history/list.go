@@ -73,7 +73,7 @@ func (s *Service) Stats() Stats {
 	defer s.alarm.mu.Unlock()
 	st.Open = len(s.alarm.streams)
 	for _, one := range s.alarm.streams {
-		if one.behind.Load() {
+		if one.lags.Load() {
 			st.Behind++
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Service) List(topic string, after uint64, most int) (list []Open, more 
 		if len(list) == most {
 			return list, true
 		}
-		list = append(list, st.open())
+		list = append(list, st.describe())
 	}
 	return list, false
 }
@@ -109,10 +109,10 @@ func (a *alarm) after(id uint64) []*stream {
 	return all
 }
 
-// open describes the stream.
-func (st *stream) open() Open {
+// describe says what Open has.
+func (st *stream) describe() Open {
 	o := Open{
-		ID: st.id, Address: st.from.Address, Reader: st.from.Publisher, Since: st.began, Behind: st.behind.Load(),
+		ID: st.id, Address: st.from.Address, Reader: st.from.Publisher, Since: st.began, Behind: st.lags.Load(),
 		Notifications: st.sent.notifications.Load(), Gaps: st.sent.gaps.Load(), Bytes: st.sent.bytes.Load(),
 	}
 	for _, f := range st.topics {

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type Service struct {
 	work    *semaphore.Weighted // places of answers; nil: no limit
 	damaged damaged
 	alarm   alarm
+	writers *writers
 
 	// What streams read of the journal, and what they write, each once for all of them.
 	pages  pages
@@ -57,8 +59,8 @@ type Service struct {
 	sent sent // to all streams
 	ends ends
 
-	draining chan struct{} // closed by Drain
-	drain    sync.Once
+	draining chan struct{}  // closed by Drain
+	open     sync.WaitGroup // streams
 
 	mu                   sync.Mutex
 	answering, streaming counts
@@ -82,13 +84,15 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	w := newWriters()
 	s := &Service{
-		pages:  pages{Reader: o.Journal, known: newShared[pageKey](16<<20, func(p page) int { return (1 + len(p.entries)) * entryBytes })},
+		writers: w, alarm: newAlarm(w),
+		pages:  pages{Reader: o.Journal, writers: w, known: newShared[pageKey](16<<20, func(p page) int { return (1 + len(p.entries)) * entryBytes })},
 		events: newShared[eventKey](16<<20, func(e sharedEvent) int { return len(e.text) }),
 		unread: semaphore.NewWeighted(o.MaxBytes),
 		coding: semaphore.NewWeighted(o.MaxBytes),
 		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(max(o.MaxBytes/4, 1)), large: newLent(o.MaxBytes - o.MaxBytes/4),
-		damaged: newDamaged(), alarm: newAlarm(), draining: make(chan struct{}),
+		damaged: newDamaged(), draining: make(chan struct{}),
 		answering: counts{each: make(map[string]int)}, streaming: counts{each: make(map[string]int)},
 	}
 	if o.MaxAnswers > 0 {
@@ -100,12 +104,40 @@ func New(o Options) *Service {
 // Drain ends all streams, now and from now on. Their readers are asked to come again after a
 // time that differs between them.
 func (s *Service) Drain() {
-	s.drain.Do(func() {
-		close(s.draining)
-		for _, st := range s.alarm.after(0) {
-			st.ring()
-		}
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDraining() {
+		return
+	}
+	close(s.draining)
+	s.writers.ring(slices.Values(s.alarm.after(0)))
+}
+
+// Finish waits after Drain until all streams have ended. When ctx ends, it breaks off the rest.
+func (s *Service) Finish(ctx context.Context) {
+	all := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+		return
+	case <-ctx.Done():
+	}
+	for _, st := range s.alarm.after(0) {
+		_ = st.conn.SetReadDeadline(time.Unix(1, 0)) // its request closes it then
+	}
+	<-all
+}
+
+func (s *Service) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
 }
 
 // entryBytes is about how much memory an entry without its body takes.
@@ -125,8 +157,6 @@ type Reader struct {
 	// Address is that by which streams are counted. Publisher is the name that goes with the reader's
 	// token; empty: it has none.
 	Address, Publisher string
-	// Streams is called when the answer becomes a stream. Nil: nothing is called.
-	Streams func()
 	// Allowed is asked now and then while a stream goes on: may it? Nil: it may.
 	Allowed func() bool
 }
@@ -177,7 +207,9 @@ const waiting = 8
 
 // begin reserves a place for an answer to a requester. The caller calls end when it is written.
 func (s *Service) begin(requester string) (*turn, error) {
+	s.mu.Lock()
 	done, err := s.reserve(&s.answering, requester, BusyError{}, waiting*s.o.MaxAnswers, s.o.MaxAnswersEach)
+	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -230,17 +262,21 @@ func (t *turn) end() {
 
 // beginStream is begin for a stream.
 func (s *Service) beginStream(address string) (done func(), err error) {
-	select {
-	case <-s.draining:
-		return nil, ErrDraining
-	default:
-		return s.reserve(&s.streaming, address, BusyError{Stream: true}, s.o.MaxStreams, s.o.MaxStreamsEach)
-	}
-}
-
-func (s *Service) reserve(c *counts, requester string, busy BusyError, most, each int) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isDraining() {
+		return nil, errDraining
+	}
+	free, err := s.reserve(&s.streaming, address, BusyError{Stream: true}, s.o.MaxStreams, s.o.MaxStreamsEach)
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(1)
+	return func() { free(); s.open.Done() }, nil
+}
+
+// reserve counts an answer. The caller has mu.
+func (s *Service) reserve(c *counts, requester string, busy BusyError, most, each int) (done func(), err error) {
 	switch {
 	case each > 0 && c.each[requester] >= each:
 		busy.Yours = true

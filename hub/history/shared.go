@@ -122,6 +122,7 @@ func (c *shared[K, V]) drop(r *result[V]) {
 // pages reads entries without their bodies for many streams at once.
 type pages struct {
 	journal.Reader
+	writers *writers // others write while one of them waits for the store
 	known   *shared[pageKey, page]
 	version uint64 // of the topic, as alarm has it
 	atEnd   bool   // the version has nothing behind what Read returned the last time
@@ -157,8 +158,17 @@ func (p *pages) Read(ctx context.Context, topic string, after journal.Anchor, mo
 	return known.entries[:min(len(known.entries), most)], err
 }
 
+// Head is that of journal.Reader.
+func (p *pages) Head(ctx context.Context, topic string) (journal.Head, error) {
+	p.writers.rest()
+	defer p.writers.resume()
+	return p.Reader.Head(ctx, topic)
+}
+
 // load reads a page for everybody.
 func (p *pages) load(ctx context.Context, topic string, after journal.Anchor, most int) (page, error) {
+	p.writers.rest()
+	defer p.writers.resume()
 	return p.known.get(ctx, pageKey{topic, p.version, place{after.Position, after.Nonce}}, func() (page, error) {
 		entries, err := p.Reader.Read(ctx, topic, after, most, 0)
 		if _, gone := journal.ReadOn(err); gone || errors.Is(err, journal.ErrRolledBack) {

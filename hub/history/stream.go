@@ -1,10 +1,13 @@
 package history
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -36,29 +39,45 @@ const small = 16 << 10
 // chargeAgain is when a stream asks again whether its reader may have more of what was there before it.
 const chargeAgain = time.Second
 
-// ErrDraining says that the hub is shutting down. Another hub, or this one after its restart, goes on.
-var ErrDraining = errors.New("the hub is shutting down")
+// errDraining says that the hub is shutting down. Another hub, or this one after its restart, goes on.
+var errDraining = errors.New("the hub is shutting down")
 
-// stream is one reader with a connection: a cursor for each of its topics.
+// stream is one reader with a connection: a cursor for each of its topics. Writers give it turns, in which it
+// writes what there is. The goroutine of its request reads, to hear when the reader goes away.
 type stream struct {
 	s      *Service
+	ctx    context.Context //nolint:containedctx // ends with the connection
 	topics []*follower
-	bell   chan struct{} // of one value: a topic may have changed, or the hub drains
-	out    *steady
 	meta   bool
-	asked  time.Time // when Reader.Allowed was asked
 	from   Reader
-	full   bool // the reader may have no more of what it missed, for now
+	conn   net.Conn
+	slow   *steady            // writes to conn and waits
+	quick  func(b []byte) int // writes what conn takes without waiting
+
+	// Writers.mu guards these.
+	state  turnState
+	behind *stream // the next one whose turn is due
+
+	// What a turn needs, and mu has one turn at a time.
+	mu    sync.Mutex
+	over  bool
+	why   End         // it is over
+	cause any         // of the panic that ended it
+	asked time.Time   // when Reader.Allowed was asked
+	full  bool        // the reader may have no more of what it missed, for now
+	pulse *time.Timer // rings at the next beat
+	again *time.Timer // rings when the reader may have more; nil: it never had to wait
+	batch []byte      // what the turn is about to write
+	place Position    // that of position
+	line  []byte      // of the position
+	beats atomic.Bool // a beat is due
 
 	// What Open says.
 	id      uint64
 	began   time.Time
 	sent    sent
-	behind  atomic.Bool
-	blocked atomic.Int64 // since when it writes, in nanoseconds of Unix time; 0: it does not
-
-	place Position // that of position
-	line  []byte   // of the position
+	lags    atomic.Bool
+	blocked atomic.Int64 // since when it waits for its reader, in nanoseconds of Unix time; 0: it does not
 }
 
 // follower is the cursor of a stream in one topic.
@@ -69,52 +88,41 @@ type follower struct {
 	missed journal.Position // of the last entry that was there before the stream
 	head   place            // that entry
 	gaps   int              // how many gaps were written since the last entry
-	mu     sync.Mutex
-	due    uint64 // the version of the topic that has to be read; 0: none
+	due    atomic.Uint64    // the version of the topic that has to be read; 0: none
+	index  int              // in watched.streams; alarm.mu guards it
 }
 
-// wake has a version of a topic read.
-func (st *stream) wake(topic string, version uint64) {
-	for _, f := range st.topics {
-		if f.topic == topic {
-			f.again(version)
-		}
-	}
-	st.ring()
+// wake has a version of a topic read in the next turn.
+func (st *stream) wake(topic string, version uint64) { st.follower(topic).again(version) }
+
+// follower returns the cursor in a topic that the stream has.
+func (st *stream) follower(topic string) *follower {
+	return st.topics[slices.IndexFunc(st.topics, func(f *follower) bool { return f.topic == topic })]
 }
 
 // ring has the stream look what there is to do.
 func (st *stream) ring() {
-	select {
-	case st.bell <- struct{}{}:
-	default:
-	}
-}
-
-// take returns the version of the topic that has to be read, and forgets it. 0: there is none.
-func (f *follower) take() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	due := f.due
-	f.due = 0
-	return due
+	st.s.writers.ring(func(yield func(*stream) bool) { yield(st) })
 }
 
 // again has a version of the topic read, unless a newer one is to be.
 func (f *follower) again(version uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.due = max(f.due, version)
+	for {
+		old := f.due.Load()
+		if old >= version || f.due.CompareAndSwap(old, version) {
+			return
+		}
+	}
 }
 
 // Stream writes events until the reader goes away, takes nothing for Options.Stall, may read no
-// more, or the hub drains. An error is returned before anything is written: ErrUnknown,
-// ErrDraining, *BusyError, or that of the store.
+// more, or the hub drains. It takes over the connection, which is one of HTTP/1.1, and closes it. An error
+// is returned before anything is written: ErrUnknown, *BusyError, that of the store, or http.ErrNotSupported.
 func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
 	done, err := s.beginStream(from.Address)
-	if errors.Is(err, ErrDraining) {
+	if errors.Is(err, errDraining) {
 		// A status would end the reader for good, if it is a browser.
-		streamHeaders(w)
+		streamHeaders(w.Header())
 		_, _ = fmt.Fprintf(w, "retry: %d\n\n", spread().Milliseconds())
 		return nil
 	}
@@ -122,46 +130,96 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 		return err
 	}
 	defer done()
-	st := &stream{s: s, began: time.Now(), asked: time.Now(), bell: make(chan struct{}, 1), meta: q.Meta, out: s.steadily(w), from: from}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	st := &stream{s: s, ctx: ctx, began: time.Now(), asked: time.Now(), meta: q.Meta, from: from}
 	for _, topic := range q.Topics {
-		f, err := s.begins(r.Context(), topic, q, r.Header.Get("Last-Event-ID"))
+		f, err := s.begins(ctx, topic, q, r.Header.Get("Last-Event-ID"))
 		if err != nil {
 			return err
 		}
 		st.topics = append(st.topics, f)
 	}
-	s.alarm.add(st)
-	defer s.alarm.remove(st)
-	streamHeaders(w)
+	streamHeaders(w.Header())
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if from.Streams != nil {
-		from.Streams()
+	if err := st.take(w); err != nil {
+		return err
 	}
-	// The position comes before the first event, so that a reader whose stream breaks within that
-	// comes again to the same place; unless there is a gap, which is behind that place.
-	first := fmt.Sprintf("retry: %d\n\n", reconnect.Milliseconds())
-	if !slices.ContainsFunc(st.topics, func(f *follower) bool { return f.skipped != nil }) {
-		first = fmt.Sprintf("retry: %d\n%s", reconnect.Milliseconds(), st.position())
+	defer func() { _ = st.conn.Close() }()
+	st.open(head(w, r))
+	st.hear()
+	cancel()
+	s.alarm.remove(st)
+	s.ends.add(st.close())
+	if st.cause != nil {
+		panic(st.cause) // where it is told
 	}
-	why := EndReader
-	if err := st.write([]byte(first)); err == nil {
-		why = st.run(r.Context())
-	}
-	s.ends.add(why)
 	return nil
 }
 
 // streamHeaders begins the answer.
-func streamHeaders(w http.ResponseWriter) {
-	h := w.Header()
+func streamHeaders(h http.Header) {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // nginx passes on each event at once
-	h.Set("Connection", "close")     // it is no longer one of the listener's connections
+	h.Set("Connection", "close")     // the stream ends with it
 	h.Set("Vary", "Accept, Origin")
-	w.WriteHeader(http.StatusOK)
+}
+
+// head returns the status line and the header of the answer, as net/http writes them.
+func head(w http.ResponseWriter, r *http.Request) []byte {
+	version := "HTTP/1.1"
+	if !r.ProtoAtLeast(1, 1) {
+		version = "HTTP/1.0"
+	}
+	h := w.Header()
+	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	b := bytes.NewBufferString(version + " 200 OK\r\n")
+	_ = h.Write(b)
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// open writes what a stream begins with, and has it get turns.
+func (st *stream) open(head []byte) {
+	// The position comes before the first event, so that a reader whose stream breaks within that
+	// comes again to the same place; unless there is a gap, which is behind that place.
+	first := fmt.Appendf(head, "retry: %d\n", reconnect.Milliseconds())
+	if slices.ContainsFunc(st.topics, func(f *follower) bool { return f.skipped != nil }) {
+		first = append(first, '\n')
+	} else {
+		first = append(first, st.position()...)
+	}
+	st.mu.Lock() // the first turn begins behind this
+	defer st.mu.Unlock()
+	st.s.alarm.add(st)
+	st.pulse = time.AfterFunc(untilBeat(), func() { st.beats.Store(true); st.ring() })
+	if n, err := st.slow.Write(first); err != nil {
+		st.stop(EndReader)
+	} else {
+		st.wrote(n)
+	}
+}
+
+// stop has the goroutine of the request close the stream.
+func (st *stream) stop(why End) {
+	st.over, st.why = true, why
+	_ = st.conn.SetReadDeadline(time.Unix(1, 0)) // it has passed
+}
+
+// close ends the turn of the stream, which has no other one. It returns why the stream is over.
+func (st *stream) close() End {
+	_ = st.conn.Close() // whoever writes to it is broken off
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.over = true
+	st.pulse.Stop()
+	if st.again != nil {
+		st.again.Stop()
+	}
+	return cmp.Or(st.why, EndReader)
 }
 
 // spread is when a reader comes again after a stream that ended for all.
@@ -220,52 +278,65 @@ func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Hea
 	return nil
 }
 
-// run writes what there is, and waits for more. It returns why the stream ended.
-func (st *stream) run(ctx context.Context) End {
-	timer := time.NewTimer(untilBeat())
-	defer timer.Stop()
-	for {
-		st.full = false
-		if asked := time.Now(); st.from.Allowed != nil && asked.Sub(st.asked) >= beat {
-			if st.asked = asked; !st.from.Allowed() {
-				return EndDenied
-			}
+// turn writes what there is. More says that there may be more.
+func (st *stream) turn() (more bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.over {
+		return false
+	}
+	defer func() {
+		if st.cause = recover(); st.cause != nil {
+			st.stop(EndReader)
 		}
-		more, err := st.turn(ctx)
-		if err == nil && !more {
-			err = st.flush()
-		}
-		if err != nil || ctx.Err() != nil {
-			return ended(err)
-		}
-		select {
-		case <-st.s.draining:
-			if st.write(fmt.Appendf(nil, "retry: %d\n\n", spread().Milliseconds())) == nil {
-				_ = st.out.rc.Flush() // the reader comes again in any case
-			}
-			return EndDrained
-		default:
-		}
-		if more {
-			continue
-		}
-		st.behind.Store(st.full)
-		var again <-chan time.Time
-		if st.full {
-			again = time.After(chargeAgain)
-		}
-		select {
-		case <-ctx.Done():
-			return EndReader
-		case <-st.bell:
-		case <-again:
-		case <-timer.C:
-			timer.Reset(untilBeat())
-			if err := st.write([]byte(":\n\n")); err != nil {
-				return ended(err)
-			}
+	}()
+	if st.denied() {
+		st.stop(EndDenied)
+		return false
+	}
+	more, err := st.pages()
+	why := End("")
+	switch {
+	case err != nil:
+		why = ended(err)
+	case st.s.isDraining():
+		_ = st.write(fmt.Appendf(nil, "retry: %d\n\n", spread().Milliseconds())) // the reader comes again in any case
+		why = EndDrained
+	case more:
+		return true
+	case st.beats.Swap(false):
+		st.pulse.Reset(untilBeat())
+		if err := st.write([]byte(":\n\n")); err != nil {
+			why = ended(err)
 		}
 	}
+	if why != "" {
+		st.stop(why)
+		return false
+	}
+	if st.lags.Store(st.full); st.full {
+		st.later()
+	}
+	return false
+}
+
+// denied reports whether the reader may read no more. It is asked at each beat.
+func (st *stream) denied() bool {
+	now := time.Now()
+	if st.from.Allowed == nil || now.Sub(st.asked) < beat {
+		return false
+	}
+	st.asked = now
+	return !st.from.Allowed()
+}
+
+// later has the stream look whether its reader may have more.
+func (st *stream) later() {
+	if st.again == nil {
+		st.again = time.AfterFunc(chargeAgain, st.ring)
+		return
+	}
+	st.again.Reset(chargeAgain)
 }
 
 // untilBeat is how long a stream waits until it says something.
@@ -274,15 +345,16 @@ func untilBeat() time.Duration {
 	return now.Add(beat).Truncate(beatStep).Sub(now)
 }
 
-// turn writes a page of each topic that may have changed. More says that there may be more.
-func (st *stream) turn(ctx context.Context) (more bool, err error) {
+// pages writes a page of each topic that may have changed. More says that there may be more.
+func (st *stream) pages() (more bool, err error) {
+	st.full = false
 	for _, f := range st.topics {
-		version := f.take()
+		version := f.due.Swap(0)
 		if version == 0 {
 			continue
 		}
-		st.behind.Store(true)
-		rest, err := st.page(ctx, f, version)
+		st.lags.Store(true)
+		rest, err := st.page(f, version)
 		if err != nil {
 			return false, err
 		}
@@ -296,18 +368,28 @@ func (st *stream) turn(ctx context.Context) (more bool, err error) {
 
 // page writes what comes next in a version of one topic. More says that there may be more. An error ends
 // the stream. If the store does not answer, nothing comes, and the next beat asks again.
-func (st *stream) page(ctx context.Context, f *follower, version uint64) (more bool, err error) {
+func (st *stream) page(f *follower, version uint64) (more bool, err error) {
+	room, _ := rooms.Get().(*room) // nothing else is in it
+	defer func() { clear(room.items); rooms.Put(room) }()
 	next := f.cursor // f goes on step by step, so that each event has its position
 	f.pages.version = version
 	next.journal = &f.pages
-	buffer, _ := buffers.Get().(*[]item) // nothing else is in it
-	defer func() { clear(*buffer); buffers.Put(buffer) }()
-	items, err := next.read(ctx, (*buffer)[:0], streamEntries, 0)
+	items, err := next.read(st.ctx, room.items[:0], streamEntries, 0)
 	if err != nil {
 		f.again(version)
-		return false, ctx.Err()
+		return false, st.ctx.Err()
 	}
-	*buffer = items
+	room.items, st.batch = items, room.text[:0]
+	more, err = st.items(f, version, items, &next)
+	if err == nil {
+		err = st.flush()
+	}
+	room.text, st.batch = st.batch[:0], nil
+	return more, err
+}
+
+// items writes a page, behind which the cursor is next.
+func (st *stream) items(f *follower, version uint64, items []item, next *cursor) (more bool, err error) {
 	told := f.gaps
 	for i := range items {
 		it := &items[i]
@@ -318,18 +400,18 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 		var what sharedEvent
 		var unread int64
 		if it.gap == nil {
-			if what, unread, err = st.event(ctx, f.topic, &it.entry); err != nil {
+			if what, unread, err = st.event(f.topic, &it.entry); err != nil {
 				it.gap = missing(&it.entry, err)
 			}
 			if err != nil && it.gap == nil {
 				f.again(version)
-				return false, ctx.Err()
+				return false, st.ctx.Err()
 			}
 			if it.gap == nil && it.entry.Position <= f.missed && st.from.charge(int64(len(what.text))) != nil {
 				st.s.unread.Release(unread)
 				f.again(version)
 				st.full = true
-				return false, nil // what was written before it is flushed
+				return false, nil
 			}
 			f.at, f.gaps = it.entry.Anchor(), 0
 		}
@@ -341,7 +423,7 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 		if i+1 == len(items) {
 			f.at, f.skipped, f.gaps = next.at, next.skipped, 0
 		}
-		err = st.send(what)
+		err = st.send(what, len(items) == 1)
 		st.s.unread.Release(unread)
 		if err != nil {
 			return false, err
@@ -352,8 +434,14 @@ func (st *stream) page(ctx context.Context, f *follower, version uint64) (more b
 	return !f.pages.atEnd, nil
 }
 
-// buffers are for what streams read in each turn.
-var buffers = sync.Pool{New: func() any { return new([]item) }}
+// room is for what a turn reads, and for small events that it writes together.
+type room struct {
+	items []item
+	text  []byte
+}
+
+// rooms are for turns.
+var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // count counts an event.
 func (st *stream) count(gap bool) {
@@ -369,8 +457,8 @@ func (st *stream) count(gap bool) {
 // event returns the event of an entry, and how much of unread to release when it is written. A slow reader
 // holds one event; if there are too many large ones on their way, the reader gets the address of the
 // document instead.
-func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (event sharedEvent, unread int64, err error) {
-	event, err = st.s.event(ctx, topic, e, st.meta)
+func (st *stream) event(topic string, e *journal.Entry) (event sharedEvent, unread int64, err error) {
+	event, err = st.s.event(st.ctx, topic, e, st.meta)
 	n := int64(len(event.text))
 	if err != nil || n <= small {
 		return event, 0, err
@@ -378,19 +466,37 @@ func (st *stream) event(ctx context.Context, topic string, e *journal.Entry) (ev
 	if st.s.unread.TryAcquire(n) {
 		return event, n, nil
 	}
-	event, err = st.s.event(ctx, topic, e, true)
+	event, err = st.s.event(st.ctx, topic, e, true)
 	return event, 0, err
 }
 
-// send writes an event and the position behind it.
-func (st *stream) send(e sharedEvent) error {
-	if len(st.topics) == 1 && e.id < len(e.text) {
+// send writes an event and the position behind it, together with others of the page unless it is alone.
+func (st *stream) send(e sharedEvent, alone bool) error {
+	shared := len(st.topics) == 1 && e.id < len(e.text)
+	if shared && (alone || len(e.text) > small) {
+		if err := st.flush(); err != nil {
+			return err
+		}
 		return st.write(e.text)
 	}
-	if err := st.write(e.text[:e.id]); err != nil {
-		return err
+	position := e.text[e.id:]
+	if !shared {
+		position = st.position()
 	}
-	return st.write(st.position())
+	if e.id > small {
+		if err := st.flush(); err != nil {
+			return err
+		}
+		if err := st.write(e.text[:e.id]); err != nil {
+			return err
+		}
+		e.id = 0
+	}
+	st.batch = append(append(st.batch, e.text[:e.id]...), position...)
+	if len(st.batch) > small {
+		return st.flush()
+	}
+	return nil
 }
 
 // position returns the line with the position of the reader in all topics. The next call overwrites it.
@@ -403,18 +509,36 @@ func (st *stream) position() []byte {
 	return st.line
 }
 
-// flush sends what was written.
+// flush writes the batch.
 func (st *stream) flush() error {
-	st.blocked.Store(time.Now().UnixNano())
-	defer st.blocked.Store(0)
-	return st.out.rc.Flush()
+	b := st.batch
+	st.batch = b[:0]
+	return st.write(b)
 }
 
+// write writes what the connection takes at once, and then waits for the reader.
 func (st *stream) write(b []byte) error {
+	n := st.quick(b)
+	if n < len(b) {
+		more, err := st.wait(b[n:])
+		if n += more; err != nil {
+			return err
+		}
+	}
+	st.wrote(n)
+	return nil
+}
+
+// wait writes while others have their turns.
+func (st *stream) wait(b []byte) (int, error) {
+	st.s.writers.rest()
+	defer st.s.writers.resume()
 	st.blocked.Store(time.Now().UnixNano())
-	n, err := st.out.Write(b)
-	st.blocked.Store(0)
+	defer st.blocked.Store(0)
+	return st.slow.Write(b)
+}
+
+func (st *stream) wrote(n int) {
 	st.sent.bytes.Add(uint64(n))   //nolint:gosec // never negative
 	st.s.sent.bytes.Add(uint64(n)) //nolint:gosec // never negative
-	return err
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ const sweepEvery = 5 * time.Second
 
 // alarm wakes streams whose topics may have changed. It may be shared between goroutines.
 type alarm struct {
+	writers *writers
+
 	mu      sync.Mutex
 	waiting map[string]*watched     // by topic
 	topics  [journal.Partitions]int // how many topics of a partition have streams
@@ -28,28 +31,26 @@ type alarm struct {
 type watched struct {
 	// version names what the journal has of the topic: after a change it is another one.
 	version uint64
-	streams map[*stream]struct{}
+	// streams are in the order in which they began, as far as none ended: what is written to one after the
+	// other is near to each other in memory. A follower knows its place.
+	streams []*stream
 	// head is the last entry that a stream saw when it began. If the next one sees another entry, a hint
 	// may be lost.
 	head place
 }
 
-// change gives the topic another version.
-func (w *watched) change(topic string, version uint64) {
-	w.version = version
-	for st := range w.streams {
-		st.wake(topic, version)
-	}
+func newAlarm(w *writers) alarm {
+	return alarm{writers: w, waiting: make(map[string]*watched), streams: make(map[uint64]*stream)}
 }
 
-func newAlarm() alarm {
-	return alarm{waiting: make(map[string]*watched), streams: make(map[uint64]*stream)}
-}
-
-// next returns a version that no topic had.
-func (a *alarm) next() uint64 {
+// change gives a topic a version that none had.
+func (a *alarm) change(topic string, w *watched) {
 	a.version++
-	return a.version
+	w.version = a.version
+	for _, st := range w.streams {
+		st.wake(topic, w.version)
+	}
+	a.writers.ring(slices.Values(w.streams))
 }
 
 // add has st woken from now on. What st saw of its topics is as good as a hint to the others.
@@ -59,20 +60,22 @@ func (a *alarm) add(st *stream) {
 	for _, f := range st.topics {
 		w := a.waiting[f.topic]
 		if w == nil {
-			w = &watched{version: a.next(), streams: make(map[*stream]struct{}), head: f.head}
+			w = &watched{head: f.head}
+			a.change(f.topic, w)
 			a.waiting[f.topic] = w
 			a.topics[journal.Partition(journal.TopicID(f.topic))]++
 		}
 		if w.head != f.head {
 			w.head = f.head
-			w.change(f.topic, a.next())
+			a.change(f.topic, w)
 		}
-		w.streams[st] = struct{}{}
+		f.index, w.streams = len(w.streams), append(w.streams, st)
 		f.again(w.version)
 	}
 	a.ids++
 	st.id = a.ids
 	a.streams[st.id] = st
+	st.ring()
 }
 
 // remove ends that.
@@ -82,8 +85,11 @@ func (a *alarm) remove(st *stream) {
 	delete(a.streams, st.id)
 	for _, f := range st.topics {
 		w := a.waiting[f.topic]
-		delete(w.streams, st)
-		if len(w.streams) == 0 {
+		last := len(w.streams) - 1
+		w.streams[f.index] = w.streams[last]
+		w.streams[f.index].follower(f.topic).index = f.index
+		w.streams[last], w.streams = nil, w.streams[:last]
+		if last == 0 {
 			delete(a.waiting, f.topic)
 			a.topics[journal.Partition(journal.TopicID(f.topic))]--
 		}
@@ -95,7 +101,7 @@ func (a *alarm) ring(topic string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w := a.waiting[topic]; w != nil {
-		w.change(topic, a.next())
+		a.change(topic, w)
 	}
 }
 

@@ -62,28 +62,32 @@ func address(b *testing.B, hub *app.App) string {
 }
 
 // BenchmarkStreams is the rate at which a hub writes notifications to streams, from publish to the last
-// reader, as a ratio to a bare loop that writes the same bytes to as many connections.
+// reader, as a ratio to a bare loop that writes the same bytes to as many connections: one notification after the
+// other, and several that a Source publishes at once, which the hub writes together.
 func BenchmarkStreams(b *testing.B) {
+	b.Run("one", func(b *testing.B) { busy(b, 1) })
+	b.Run("together", func(b *testing.B) { busy(b, streamRounds) })
+}
+
+func busy(b *testing.B, atOnce int) {
 	hub, src, request := streamed(b)
 	text := oneEvent(b, src, request, address(b, hub))
 	r := startReaders(b)
 	r.do(order{Open: streams, Addr: address(b, hub), Request: request}, streams)
 	bare := acceptBare(b, r, streams)
 	var expected int64
-	runBare := func() {
-		for range streamRounds {
-			bare.write(b, text)
+	run := func(notify func()) func() {
+		return func() {
+			for i := range streamRounds {
+				notify()
+				expected += streams
+				if (i+1)%atOnce == 0 {
+					r.do(order{Wait: expected}, expected)
+				}
+			}
 		}
-		expected += streamRounds * streams
-		r.do(order{Wait: expected}, expected)
 	}
-	runHub := func() {
-		for range streamRounds {
-			src.publish(b)
-		}
-		expected += streamRounds * streams
-		r.do(order{Wait: expected}, expected)
-	}
+	runBare, runHub := run(func() { bare.write(b, text) }), run(func() { src.publish(b) })
 	runBare()
 	runHub()
 	for b.Loop() {

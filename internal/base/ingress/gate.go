@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"container/list"
-	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -60,29 +59,6 @@ func (g *gate) state(c net.Conn, s http.ConnState) {
 			out = t.NetConn() // closing TLS could block
 		}
 		_ = out.Close() // the server notices
-	}
-}
-
-// connKey is the key of what releases the connection of a request.
-type connKey struct{}
-
-// context is for http.Server.ConnContext.
-func (g *gate) context(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if v := g.guests[c]; v != nil {
-			g.leave(v)
-		}
-	})
-}
-
-// Release no longer counts the connection of a request among those of its listener, for an
-// answer that goes on for hours. The handler bounds these answers itself, and ends the connection
-// with the answer (Connection: close).
-func Release(r *http.Request) {
-	if release, ok := r.Context().Value(connKey{}).(func()); ok {
-		release()
 	}
 }
 

@@ -1,8 +1,10 @@
 package ingress
 
 import (
+	"bufio"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"time"
@@ -114,6 +116,15 @@ func (a *answer) Write(p []byte) (int, error) {
 	a.begun = true
 	a.limit()
 	return a.ResponseWriter.Write(p)
+}
+
+// Hijack is for http.ResponseController: from now on the handler answers by itself, and closes the connection.
+// It is no longer one of the listener's.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := a.ctl.Hijack()
+	a.begun = err == nil
+	a.paced = a.begun
+	return conn, buffered, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -77,7 +77,6 @@ func NewServer(o Options) *http.Server {
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
 		ConnState:                    gate.state,
-		ConnContext:                  gate.context,
 		ErrorLog:                     log.New(ErrorLog(o.Name, o.Log), "", 0),
 	}
 }

@@ -56,6 +56,7 @@ func (a *App) startParts(ctx context.Context) error {
 	shards.hub = a.hub
 	a.stops.stage(stopListener)
 	a.serve(ctx, a.public, a.publicServer())
+	a.stops.add("open streams", func(limit context.Context) error { a.history.Load().Finish(limit); return nil })
 	a.stops.stage(stopDelivery)
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// The hub releases its shards before deliveries end: that is what --drain is for.
