@@ -39,7 +39,7 @@ const (
 func TestNemesisEmbedded(t *testing.T) {
 	t.Parallel()
 	m := newNemesis(t)
-	m.addHub("--retention-bytes=6KiB")
+	m.addHub("--retention-bytes=6KiB") // a dozen intervals; a short run on a busy machine has no more than the fifty of 24 KiB
 	m.c.trims = true
 	m.run(append(m.hubFaults(), m.resetFault()))
 }
