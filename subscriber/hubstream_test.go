@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 // streamHub is a hub with a stream, within a synctest bubble. Positions are numbers of events.
@@ -605,6 +606,63 @@ func TestMixtureOfWays(t *testing.T) {
 			got = append(got, strings.Fields(l.waiting())...)
 			if !slices.Equal(got, want) {
 				t.Errorf("seed %d: %v, want %v", seed, got, want)
+			}
+		})
+	}
+}
+
+// Who changes from the callback to another way has the hub end the subscription, which it verifies at the callback. If
+// there is none, that is said once at each start.
+func TestWayLeavesTheCallback(t *testing.T) {
+	const callback = "https://me.example/cb"
+	for _, via := range []Via{ViaStream, ViaPoll} {
+		var log bytes.Buffer
+		h, with := withStream(func(l *lab) {
+			l.o.Via, l.o.Callback, l.o.Log = ViaCallback, callback, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, with)
+			l.after(3 * time.Second)
+			states := func() (all string) {
+				for _, s := range l.status().Subscriptions {
+					all += s.State + " "
+				}
+				return all
+			}
+			left := func() int { return strings.Count(log.String(), "event=subscription_left") }
+			l.end()
+			l.o.Via, l.o.Callback = via, ""
+			l.start()
+			l.after(time.Hour)
+			if l.requests() != 1 || states() != "active " || left() != 1 {
+				t.Errorf("%s without a callback: %v, %s, %s", via, l.forms, states(), log.String())
+			}
+			l.end()
+			l.o.Callback = callback
+			l.page(labHub, http.NotFound)
+			l.start()
+			l.after(time.Minute)
+			l.page(labHub, l.hub)
+			l.after(20 * time.Minute)
+			if f := l.form(l.requests() - 1); f.Get(websub.ParamMode) != "unsubscribe" || f.Get(websub.ParamCallback) != l.form(0).Get(websub.ParamCallback) {
+				t.Errorf("%s: %v", via, l.forms)
+			}
+			if n := l.requests(); n != 2 || states() != "ended " || left() != 1 {
+				t.Errorf("%s: %d requests, %s, %s", via, n, states(), log.String())
+			}
+			if st := l.status(); via == ViaStream && st.Stream.State != StreamOpen || st.Way != via {
+				t.Errorf("%+v", st)
+			}
+			h.publish(0, 1, 1)
+			l.listed(1)
+			l.after(6 * time.Minute)
+			l.want("1")
+			l.end()
+			l.o.Via = ViaCallback
+			l.start()
+			l.after(3 * time.Second)
+			if !strings.Contains(states(), "active ") || left() != 1 {
+				t.Errorf("%s: %s, %s", via, states(), log.String())
 			}
 		})
 	}

@@ -244,6 +244,36 @@ func (r *renewal) endOthers(ctx context.Context, others []subscription) error {
 	return failed
 }
 
+// leave ends what an earlier Run subscribed to, now that notifications come in another way, until nothing is
+// in force or ctx ends. Without a Callback no hub could verify that.
+func (r *renewal) leave(ctx context.Context) {
+	for {
+		woken := r.inbox.wake.Wait()
+		current, others, err := r.subscriptions()
+		left := slices.DeleteFunc(append(others, current), func(sub subscription) bool { return !sub.inForce(time.Now()) })
+		switch {
+		case err == nil && len(left) == 0:
+			return
+		case err == nil && r.o.Callback == "":
+			for _, sub := range left {
+				r.log.Warn("an earlier subscription stays until its lease ends, and what the hub delivers to its callback is lost; to have it ended, name a Callback at which this hub can verify that",
+					"event", "subscription_left", "topic", sub.Topic, "hub", sub.Hub, "callback", sub.Callback, "expires_at", sub.ExpiresAt)
+			}
+			return
+		case err == nil:
+			err = r.endOthers(ctx, left)
+		}
+		wait := verifyWithin
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("an old subscription could not be ended; it is tried again", "event", "unsubscribe_failed", "error", err)
+			wait, woken = subscribeMax, nil
+		}
+		if !clock.Wait(ctx, wait, woken) {
+			return
+		}
+	}
+}
+
 // Unsubscribe asks the hub to end every subscription that is in force (DST-14).
 // The hub verifies that at Handler, so keep serving it. Until then, deliveries may come.
 // It must not be called while Run runs, which would subscribe again.

@@ -107,9 +107,13 @@ func (s *Subscriber) Close() (err error) {
 
 // Run subscribes and renews the lease, or reads the hub's stream, or polls (Options.Via), and
 // repairs gaps, until ctx ends; then it returns nil. The subscription stays, so that the hub goes
-// on delivering to Handler, or to the next Run; Unsubscribe ends it. It may be called once.
+// on delivering to Handler, or to the next Run; Unsubscribe ends it, and so does a Run that reads the
+// stream or polls, if there is a Callback at which the hub can verify that. It may be called once.
 func (s *Subscriber) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
+	if !s.o.subscribes() {
+		wg.Go(func() { s.renewal.leave(ctx) })
+	}
 	switch {
 	case s.o.subscribes():
 		wg.Go(func() { s.renewal.keepSubscribed(ctx) })

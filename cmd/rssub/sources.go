@@ -135,7 +135,7 @@ func (f *copyFlags) member(cmd *cobra.Command, one *sourceFlags, flags *pflag.Fl
 	m.Version = version.String()
 	m.Options, err = one.copyOptions(one.url)
 	if err == nil && m.Options.Via == subscriber.ViaCallback && !f.calls(cmd) {
-		err = errors.New("via is callback, and rssub has no callback: start it with --callback-url and without another --via, or write another way")
+		err = errors.New("via is callback, and rssub has no callback: start it with --callback-url, or write another way")
 	}
 	return m, err
 }

@@ -48,8 +48,11 @@ func (f *wayFlags) check(flags *pflag.FlagSet, callback string, dev bool) (calls
 		return false, err
 	}
 	known := callback != "" || dev
-	calls = via == subscriber.ViaCallback || via == subscriber.ViaAuto && known
-	listens := []string{"callback-url", "listen", "tls-cert", "unsubscribe"}
+	calls = via == subscriber.ViaCallback || via == subscriber.ViaAuto && known || callback != ""
+	listens := []string{"unsubscribe"}
+	if callback == "" { // else an earlier subscription is ended, which the hub verifies there
+		listens = append(listens, "listen", "tls-cert")
+	}
 	useless := map[subscriber.Via][]string{
 		subscriber.ViaStream: listens,
 		subscriber.ViaPoll:   append(listens, "hub", "insecure-stream"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
 )
 
 // Changes is where the bytes of changed resources come from, if the Source has both Change Lists
@@ -107,7 +108,11 @@ type parcels struct {
 	s      *syncer
 	set    namedSet
 	groups []*parcel // by when they begin
+	at     time.Time // when they were read
 }
+
+// parcelsFresh is how long packages are used for what follows: later there may be more of them.
+const parcelsFresh = time.Minute
 
 // parcel is the packages of one interval.
 type parcel struct {
@@ -138,7 +143,7 @@ func (s *syncer) dumpsFor(ctx context.Context, set namedSet, changes func(func(*
 	if len(wants) == 0 || len(wants) < 4 && s.o.Changes == ChangesAuto {
 		return nil
 	}
-	p := &parcels{s: s, set: set}
+	p := &parcels{s: s, set: set, at: time.Now()}
 	if err := p.read(ctx, address); err != nil {
 		s.log.Warn("the Change Dump could not be used; the changes are fetched one by one", "event", "dump_failed", "dump", address, "error", err)
 		t.choose(Choice{"changes", string(ChangesList), fmt.Sprintf("the Change Dump cannot be used: %v", err)})
@@ -234,6 +239,13 @@ func (p *parcels) choose(wants map[key]lackingChange, whatever bool) (used, spar
 // spans reports whether a change may be in the packages.
 func (g *parcel) spans(at time.Time) bool {
 	return !at.Before(g.from) && (g.until.IsZero() || !at.After(g.until))
+}
+
+// hasAny reports whether a change may be in a chosen package.
+func (p *parcels) hasAny(changes []subscriber.Change) bool {
+	return p != nil && time.Since(p.at) < parcelsFresh && slices.ContainsFunc(p.groups, func(g *parcel) bool {
+		return g.chosen && slices.ContainsFunc(changes, func(c subscriber.Change) bool { return g.spans(c.Datetime) })
+	})
 }
 
 // fill gives changes their bytes, as far as chosen packages have them: with the hash that the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
@@ -79,6 +80,30 @@ func TestChangesFromDumpsWhereCheaper(t *testing.T) {
 	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 250 {
 		t.Errorf("%v %+v", err, a)
 	}
+}
+
+// One who follows and is not pushed to reads packages, too, where these cost less.
+func TestFollowerReadsCheaperDumps(t *testing.T) {
+	s, d := listedAndDumped(t)
+	p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList, resourcesync.ChangeDump}, func(o *destination.Options) {
+		o.Via, o.Callback, o.PollEvery = subscriber.ViaAuto, "", 50*time.Millisecond // its hub has no stream
+	})
+	for i := range 250 {
+		p.happens(destination.Copied, fmt.Sprintf("d%d/%d", i%9, i), "")
+	}
+	before := dataGets(s)
+	s.set("/changelist.xml", http.NotFound) // until all is there
+	d.change(0, 120, true)
+	d.change(120, 200, true)
+	d.change(200, 250, false)
+	s.set("/changelist.xml", nil)
+	for i := range 250 {
+		p.happens(destination.Copied, fmt.Sprintf("d%d/%d", i%9, i), "")
+	}
+	if n := dataGets(s) - before; n != 50 || p.asked("/part0.zip") != 1 || p.asked("/part1.zip") != 1 {
+		t.Errorf("%d resources were requested, and packages %d and %d times", n, p.asked("/part0.zip"), p.asked("/part1.zip"))
+	}
+	p.same()
 }
 
 // A package that costs more than its changes, that is wrong, or that Options.Changes does not want

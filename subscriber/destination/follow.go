@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +59,7 @@ type follower struct {
 	handlers handlers
 	audits   *auditor
 	synced   sync.Map // when each set was last brought in sync, by its name
+	parcels  sync.Map // the open *parcels of each set, by its name
 	troubles troubles
 	again    chan struct{} // the sets may be others
 }
@@ -160,6 +163,12 @@ func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	name := digest(set.name, 8)
 	if set.Topic == "" || f.o.Via == subscriber.ViaPoll {
 		f.handlers.set(name, nil)
+		dir := f.syncer.subscriberDir(set.name)
+		if _, err := os.Stat(dir); err == nil {
+			if err := f.leave(ctx, dir); err != nil && ctx.Err() == nil {
+				f.log.Warn("an old subscription could not be ended; it lasts until its lease ends", "event", "unsubscribe_failed", "set", set.name, "error", err)
+			}
+		}
 		return f.poll(ctx, set)
 	}
 	looks := make(chan struct{}, 1)
@@ -254,6 +263,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	})
 	due := time.NewTicker(dueEvery)
 	defer due.Stop()
+	defer f.parcelsFor(ctx, set, nil) // closes them
 	for {
 		select {
 		case first, more := <-feed:
@@ -268,6 +278,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 		case <-notified:
 			f.readNamed(ctx, set)
 		case <-due.C:
+			f.parcelsFor(ctx, set, nil)
 			switch {
 			case f.syncer.needsBaseline(set, f.syncer.state.set(set.name)):
 				_, _ = f.baselineOf(ctx, set) // it logs its error
@@ -278,11 +289,12 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	}
 }
 
-// applyBatch carries out changes, until that succeeds or ctx ends, and commits them. The error is
-// that of the commit.
+// applyBatch carries out changes, until that succeeds or ctx ends, and commits them. What was read from
+// lists comes from Change Dumps where these cost less. The error is that of the commit.
 func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
+	from := f.parcelsFor(ctx, set, batch)
 	for {
-		err := f.syncer.apply(ctx, set, batch, newTally(f.o.Source))
+		err := f.syncer.apply(ctx, set, batch, from, newTally(f.o.Source))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -306,6 +318,25 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 		return nil
 	}
 	return f.syncer.pushedUntil(set, last.Until)
+}
+
+// parcelsFor returns the packages for changes that were read from lists. Those of the changes before them stay open
+// as long as they have any of them.
+func (f *follower) parcelsFor(ctx context.Context, set namedSet, batch []subscriber.Change) *parcels {
+	was, _ := f.parcels.LoadAndDelete(set.name)
+	from, _ := was.(*parcels)
+	repaired := slices.ContainsFunc(batch, func(c subscriber.Change) bool { return c.Repaired })
+	if !repaired || !from.hasAny(batch) {
+		from.close(ctx)
+		from = nil
+	}
+	if repaired && from == nil {
+		from = f.syncer.dumpsFor(ctx, set, changed(set, slices.Values(batch)), newTally(f.o.Source))
+	}
+	if from != nil {
+		f.parcels.Store(set.name, from)
+	}
+	return from
 }
 
 // gatherFrom returns the changes that come within a moment, up to one that says that a baseline

@@ -30,19 +30,19 @@ func (c *Copy) Leave(ctx context.Context) error {
 	named, _ := filepath.Glob(filepath.Join(c.o.StateDir, frameworkDirs+"*")) // the pattern is right
 	dirs = append(dirs, named...)
 	for _, dir := range dirs {
-		if failed := c.leaveOne(ctx, dir); failed != nil {
+		if failed := c.follower.leave(ctx, dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("ending the subscription of %s: %w", readSetName(dir), failed))
 		}
 	}
 	return err
 }
 
-// leaveOne ends the subscriptions of the stream in a folder.
-func (c *Copy) leaveOne(ctx context.Context, dir string) error {
+// leave ends the subscriptions of the stream in a folder.
+func (f *follower) leave(ctx context.Context, dir string) error {
 	was, _ := subscriber.ReadStatus(dir) // what is asked for is in the state itself
 	name := filepath.Base(dir)
 	name = name[strings.LastIndexByte(name, '-')+1:]
-	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, c.o.Source), Callback: c.o.callbackOf(name), Client: c.web, Log: c.log})
+	s, err := subscriber.Open(subscriber.Options{Dir: dir, Topic: cmp.Or(was.Topic, f.o.Source), Callback: f.o.callbackOf(name), Client: f.syncer.source.web, Log: f.log})
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func (c *Copy) leaveOne(ctx context.Context, dir string) error {
 	if !inForce(s) {
 		return nil
 	}
-	if c.o.Callback == "" {
-		c.log.Warn("no hub can call this Destination to verify that a subscription is ended, so it lasts until its lease ends", "event", "unsubscribe_failed", "set", readSetName(dir))
+	if f.o.Callback == "" {
+		f.log.Warn("no hub can call this Destination to verify that a subscription is ended, so it lasts until its lease ends", "event", "unsubscribe_failed", "set", readSetName(dir))
 		return nil
 	}
-	c.follower.handlers.set(name, &stream{readSetName(dir), s})
-	defer c.follower.handlers.set(name, nil)
+	f.handlers.set(name, &stream{readSetName(dir), s})
+	defer f.handlers.set(name, nil)
 	if err := s.Unsubscribe(ctx); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *Copy) leaveOne(ctx context.Context, dir string) error {
 
 // callbackOf returns the callback below which a stream has its own; empty: no hub calls it.
 func (o *Options) callbackOf(name string) string {
-	if o.Callback == "" || o.Via == subscriber.ViaStream || o.Via == subscriber.ViaPoll {
+	if o.Callback == "" {
 		return ""
 	}
 	return strings.TrimSuffix(o.Callback, "/") + "/" + name
@@ -87,5 +87,5 @@ func inForce(s *subscriber.Subscriber) bool {
 // isPushed reports whether the changes of a subscriber come by themselves.
 func isPushed(s *subscriber.Subscriber) bool {
 	st, err := s.Status()
-	return err == nil && st.Stream != nil && st.Stream.State == subscriber.StreamOpen || inForce(s)
+	return err == nil && (st.Stream != nil && st.Stream.State == subscriber.StreamOpen || st.Way == subscriber.ViaCallback && inForce(s))
 }

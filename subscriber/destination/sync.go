@@ -166,15 +166,20 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 // applyWaiting applies the changes that a subscriber has, as applyAll does. It gets the bytes from
 // Change Dumps where these cost less.
 func (s *syncer) applyWaiting(ctx context.Context, set namedSet, sub *subscriber.Subscriber, t *tally) (missed bool, err error) {
-	from := s.dumpsFor(ctx, set, func(use func(*desired)) {
-		for c := range sub.Waiting(ctx) {
+	from := s.dumpsFor(ctx, set, changed(set, sub.Waiting(ctx)), t)
+	defer from.close(ctx)
+	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, t)
+}
+
+// changed calls use with the resource of each change.
+func changed(set namedSet, changes iter.Seq[subscriber.Change]) func(use func(*desired)) {
+	return func(use func(*desired)) {
+		for c := range changes {
 			if w := desiredFrom(set.name, &c.Entry); c.Loc != "" {
 				use(&w)
 			}
 		}
-	}, t)
-	defer from.close(ctx)
-	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, t)
+	}
 }
 
 // dryRun reports what pullChangeLists would do.
@@ -191,7 +196,7 @@ func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, set, changes, t)
+	return s.apply(ctx, set, changes, nil, t)
 }
 
 // pullChangeDumps applies the Change Dumps, or makes a baseline if they do not reach back
@@ -260,7 +265,7 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := s.applyFrom(ctx, set, batch, from, t); err != nil {
+		if err := s.apply(ctx, set, batch, from, t); err != nil {
 			return err
 		}
 		last := batch[len(batch)-1].Cursor
@@ -281,13 +286,9 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 	return false, errors.Join(flush(), sub.Err(), ctx.Err())
 }
 
-// apply applies changes. If they say that a baseline is needed, it records that.
-func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, t *tally) error {
-	return s.applyFrom(ctx, set, changes, nil, t)
-}
-
-// applyFrom is apply with the bytes from packages, as far as these have them.
-func (s *syncer) applyFrom(ctx context.Context, set namedSet, changes []subscriber.Change, from *parcels, t *tally) error {
+// apply applies changes, with the bytes from packages, as far as these have them. If they say that a
+// baseline is needed, it records that.
+func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, from *parcels, t *tally) error {
 	var wants []desired
 	for i := range changes {
 		e := &changes[i]
