@@ -54,7 +54,7 @@ Runs until SIGTERM or SIGINT, or until the end of standard input with --stdin.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	f.local.Add(flags, "8091", "the application hands over changes")
+	f.local.Add(flags, "rspub", "relay", "8091", "the application hands over changes")
 	flags.BoolVar(&f.stdin, "stdin", false, "read changes from standard input, a line of JSON each, and answer each with a line; without --listen from there alone")
 	flags.StringArrayVar(&f.prefixes, "resource-url", nil, "`PREFIX` with which the URLs of resources begin; repeatable (default: the scheme and host of --public-url)")
 	f.server.AddAs(flags, "public-", "8090", "at which hubs and subscribers read the topic and the documents")

@@ -27,12 +27,17 @@ type LocalFlags struct {
 }
 
 // Add adds --listen, --token-file, --tls-cert and --tls-key. What says what is accepted there.
-func (f *LocalFlags) Add(flags *pflag.FlagSet, port, what string) {
+// Another command of the program has these flags for other things, so their settings begin with
+// the name of the command.
+func (f *LocalFlags) Add(flags *pflag.FlagSet, program, command, port, what string) {
 	f.at.prefix = "--"
 	flags.StringVar(&f.at.addr, "listen", "127.0.0.1:"+port, "`ADDR` at which "+what+", or unix:PATH for a Unix socket that only this user can open")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the bearer token that --listen demands, at least 16 characters, read again when it changes; required unless --listen is a loopback address or a socket")
 	flags.StringVar(&f.at.cert, "tls-cert", "", "`FILE` with the certificate of --listen and its chain (PEM), read again when it changes; --listen then serves only https")
 	flags.StringVar(&f.at.key, "tls-key", "", "`FILE` with the private key of --tls-cert (PEM), read again when it changes")
+	for _, name := range []string{"listen", "token-file", "tls-cert", "tls-key"} {
+		config.NameSetting(flags.Lookup(name), command+"-"+name, strings.ToUpper(program)+"_")
+	}
 }
 
 // Check reports what is wrong with the flags.

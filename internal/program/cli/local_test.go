@@ -19,7 +19,7 @@ func openLocal(t *testing.T, args ...string) (*Local, error) {
 	t.Helper()
 	var f LocalFlags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Add(flags, "0", "it is tested")
+	f.Add(flags, "rspub", "relay", "0", "it is tested")
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}

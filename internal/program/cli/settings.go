@@ -81,7 +81,8 @@ func (s *settings) help() string {
 case, as in ` + s.prefix() + `STATE_DIR) and a key of the YAML file that --config names (as in
 ` + "`state-dir: /var/lib/" + s.program + "`" + `). A flag wins over the environment, and the environment
 over the file. A flag that may be repeated has a list in the file, and in a variable
-values with white space or commas between them.`
+values with white space or commas between them. If the help of a flag names another
+variable, the key has that name, too.`
 }
 
 func (s *settings) prefix() string { return strings.ToUpper(s.program) + "_" }
@@ -95,9 +96,15 @@ func Configure(root *cobra.Command, environ, except []string, check func(*cobra.
 	s := &settings{root.Name(), pflag.NewFlagSet("", pflag.ContinueOnError), environ, check}
 	for _, service := range services {
 		service.Flags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(append(except, "help", "json"), f.Name) && s.known.Lookup(f.Name) == nil {
-				s.known.AddFlag(f)
+			name := config.SettingName(f)
+			if slices.Contains(append(except, "help", "json"), name) || s.known.Lookup(name) != nil {
+				return
 			}
+			if name != f.Name {
+				renamed := *f
+				renamed.Name, f = name, &renamed
+			}
+			s.known.AddFlag(f)
 		})
 	}
 	show, right := s.show(), s.right()

@@ -8,10 +8,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// settingOf is the annotation of a flag whose setting has another name.
+const settingOf = "setting"
+
+// NameSetting gives the setting of a flag another name than the flag has: for a program where
+// flags of two commands have one name and two meanings. The help of the flag names the variable,
+// which begins with prefix.
+func NameSetting(f *pflag.Flag, name, prefix string) {
+	f.Annotations = map[string][]string{settingOf: {name}}
+	s := setting{name: name}
+	f.Usage += " (" + s.env(prefix) + ")"
+}
+
+// SettingName is the name of a flag's setting: its key in the file.
+func SettingName(f *pflag.Flag) string {
+	if names := f.Annotations[settingOf]; len(names) > 0 {
+		return names[0]
+	}
+	return f.Name
+}
+
 // Overlay sets the flags in fs that the command line does not set: from an environment of
 // NAME=value, and from the YAML file that the flag `config` or its variable names. It is Resolve
 // for rspub and rssub, whose settings are flags. Known has the flags of all commands of the
-// program that are settings: a variable or a key that only another command has is left to that
+// program that are settings, by the names of the settings: a variable or a key that only another command has is left to that
 // command, and one that none has is an error. Prefix begins the variables, such as RSPUB_.
 //
 // A list in the file keeps its items as they are. In a variable, white space and commas separate
@@ -19,27 +39,29 @@ import (
 // only if there is no error.
 func Overlay(fs, known *pflag.FlagSet, prefix string, environ []string) (Origins, error) {
 	var table []setting
-	flags := layer{}
+	flags, own := layer{}, map[string]*pflag.Flag{}
+	fs.VisitAll(func(f *pflag.Flag) { own[SettingName(f)] = f })
 	known.VisitAll(func(f *pflag.Flag) {
-		if own := fs.Lookup(f.Name); own != nil {
-			f = own
+		if o := own[f.Name]; o != nil {
+			f = o
 		}
 		s := flagSetting(f)
 		table = append(table, s)
-		if f.Changed && fs.Lookup(f.Name) != nil {
-			flags[f.Name] = given{text: flagText(f), from: "--" + f.Name, items: true}
+		if f.Changed && own[s.name] != nil {
+			flags[s.name] = given{text: flagText(f), from: "--" + f.Name, items: true}
 		}
 	})
 	values, errs := fromAll(flags, prefix, environ, table)
 	var origins Origins
 	for i := range table {
 		s := &table[i]
-		if fs.Lookup(s.name) == nil {
+		f := own[s.name]
+		if f == nil {
 			continue
 		}
 		s.set = ignore // it has its value already
 		if _, given := values[s.name]; given && flags[s.name].from == "" {
-			s.set = overlay(fs, s.name)
+			s.set = overlay(fs, f.Name)
 		}
 		o, err := s.apply(values[s.name], false)
 		origins, errs = append(origins, o), append(errs, err)
@@ -50,7 +72,7 @@ func Overlay(fs, known *pflag.FlagSet, prefix string, environ []string) (Origins
 // flagSetting describes a flag as a setting without a function to set it.
 func flagSetting(f *pflag.Flag) setting {
 	_, list := f.Value.(pflag.SliceValue)
-	s := setting{name: f.Name, help: f.Usage, list: list, exact: true}
+	s := setting{name: SettingName(f), help: f.Usage, list: list, exact: true}
 	if def := strings.Join(flagText(f), ","); list {
 		s.auto = cmp.Or(def, "none")
 	} else {
