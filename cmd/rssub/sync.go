@@ -41,7 +41,7 @@ interruption continues where the last one stopped.`,
 			if err != nil {
 				return err
 			}
-			if asOf != "" {
+			if cmd.Flags().Changed("as-of") { // an empty one is a mistake
 				if o.AsOf, err = resourcesync.ParseDatetime(asOf); err != nil {
 					return cli.Fail(cli.ExitUsage, "--as-of: %w", err)
 				}
