@@ -78,7 +78,7 @@ func (s *syncer) cheaperDump(ctx context.Context, set namedSet, list *documents)
 		}
 	}
 	if single.requests < 2 {
-		return false, fmt.Sprintf("the copy lacks %d resources", single.requests)
+		return false, "the copy lacks " + quantity.Count(single.requests, "resource", "resources")
 	}
 	dump, err := s.lists.download(ctx, set.Documents[resourcesync.ResourceDump], resourcesync.ResourceDump, setState{})
 	if err != nil {

@@ -27,8 +27,10 @@ type desired struct {
 	first     string
 	alternate bool
 
-	// patches make the bytes of the state before (LNK-04).
+	// patches make the new bytes of those of the state before (LNK-04). chain has earlier states, the
+	// earliest first, if several changes are carried out at once.
 	patches []mirror
+	chain   []patchable
 
 	// via is where the Source has the resource from.
 	via via
@@ -138,7 +140,7 @@ func backoff(tries int, most time.Duration) time.Duration {
 func (w *desired) failure(why error) *failure {
 	wait := backoff(w.tries, againMax)
 	return &failure{
-		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors,
+		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors, Patches: w.patches, Chain: w.chain,
 		Type: w.mediaType, Encoding: w.encoding, Collections: w.collections, Via: w.via,
 		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
@@ -147,7 +149,7 @@ func (w *desired) failure(why error) *failure {
 // again returns what is wanted of a resource that failed.
 func (f *failure) again(url string) desired {
 	return desired{
-		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links,
+		url: url, set: f.Set, length: f.Length, digests: resourcesync.ParseHashes(f.Hash), lastMod: f.LastMod, mirrors: f.Links, patches: f.Patches, chain: f.Chain,
 		mediaType: f.Type, encoding: f.Encoding, collections: f.Collections, via: f.Via, terse: true,
 		change: f.Change, changedAt: f.ChangedAt, tries: f.Tries, again: true,
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -46,63 +47,124 @@ func patchers(o *Options) map[string]Patcher {
 	return all
 }
 
-// patch makes the file of a changed resource from the one in the copy and a patch, if the change
-// names one that can be used (LNK-04). The result counts only if it has the length and a hash of the
-// entry. False: the whole resource has to be fetched.
+// patchable is a state of a resource, and the patches that make it of the state before.
+type patchable struct {
+	Length  int64    `json:"length"`
+	Hash    string   `json:"hash"`
+	Patches []mirror `json:"patches,omitempty"`
+}
+
+// chainKept bounds the states that one change is patched through.
+const chainKept = 8
+
+// after notes the change before w of the same resource: patches may lead through its state.
+func (w *desired) after(before *desired) {
+	if w.chain = nil; w.change != resourcesync.Updated || before.change.Removes() {
+		return
+	}
+	w.chain = append(slices.Clone(before.chain), patchable{before.length, before.digests.String(), before.patches})
+	w.chain = w.chain[max(0, len(w.chain)-chainKept):]
+}
+
+// from returns the states that lead from a file to w. If the file has none of them, it is taken for the state before
+// the first: the hash shows whether that is so.
+func (w *desired) from(have *file) []patchable {
+	states := append(slices.Clip(w.chain), patchable{w.length, w.digests.String(), w.patches})
+	known := resourcesync.ParseHashes(have.Hash)
+	for i := len(w.chain) - 1; i >= 0; i-- {
+		if x := &states[i]; x.Length == have.Length && known.Compare(resourcesync.ParseHashes(x.Hash)) == resourcesync.Equal {
+			return states[i+1:]
+		}
+	}
+	return states
+}
+
+// patch makes the file of a changed resource from the one in the copy and patches, if the change and
+// those before it name some that can be used (LNK-04). Each result counts only if it has the length and a hash of
+// its entry. False: the whole resource has to be fetched.
 func (ft *fetcher) patch(ctx context.Context, w desired, p string) (f file, done bool) {
 	have, ok := ft.state.file(w.url)
-	if !ok || w.force || w.change != resourcesync.Updated || w.length < 0 || len(w.digests.Algorithms()) == 0 || have.Path != p || have.Instead != "" {
+	if !ok || w.force || w.change != resourcesync.Updated || have.Path != p || have.Instead != "" {
 		return file{}, false
 	}
 	if size, ok := ft.tree.size(p); !ok || size != have.Length {
 		return file{}, false
 	}
-	for _, link := range w.patches {
-		apply, known := ft.patchers[mediaType(link.Type)]
-		if !known || link.Length < 0 || link.Length >= w.length/2 {
-			continue
-		}
-		f, err := ft.patchWith(ctx, w, p, link, apply)
-		switch {
-		case err == nil:
-			f.patched = true
-			return f, true
-		case ctx.Err() != nil || fatal(err) || full(err):
-			return file{}, false // so does the whole resource
-		}
-		ft.log.Warn("a patch could not be used; the whole resource is fetched", "event", "patch_failed", "url", w.url, "patch", link.URL, "error", err)
+	states := w.from(&have)
+	links, ok := ft.usable(states, w.length/2)
+	if !ok {
 		return file{}, false
 	}
-	return file{}, false
+	old, names := p, []string(nil)
+	defer func() {
+		for _, name := range names {
+			_ = ft.tree.root.Remove(name) // it is not there if its patch failed
+		}
+	}()
+	for i, x := range states {
+		made, to := w, p
+		if i < len(states)-1 {
+			made = desired{url: fmt.Sprintf("state %d of %s", i, w.url), length: x.Length, digests: resourcesync.ParseHashes(x.Hash)}
+			to = partsDir + "/" + digest(made.url, 16) + whole
+			names = append(names, to)
+		}
+		var err error
+		if f, err = ft.patchWith(ctx, w.url, links[i], old, made, to); err != nil {
+			if ctx.Err() == nil && !fatal(err) && !full(err) { // else the whole resource fails, too
+				ft.log.Warn("a patch could not be used; the whole resource is fetched", "event", "patch_failed", "url", w.url, "patch", links[i].URL, "error", err)
+			}
+			return file{}, false
+		}
+		old = to
+	}
+	f.patched = true
+	return f, true
 }
 
-// patchWith fetches a patch and applies it; apply is nil for a unified diff.
-func (ft *fetcher) patchWith(ctx context.Context, w desired, p string, link mirror, apply Patcher) (file, error) {
-	address, err := resolve(w.url, link.URL)
+// usable returns a patch for each state, if there are some that cost less than most bytes.
+func (ft *fetcher) usable(states []patchable, most int64) ([]mirror, bool) {
+	var links []mirror
+	for _, x := range states {
+		i := slices.IndexFunc(x.Patches, func(l mirror) bool {
+			_, known := ft.patchers[mediaType(l.Type)]
+			return known && l.Length >= 0 && l.Length < most
+		})
+		if i < 0 || x.Length < 0 || x.Hash == "" {
+			return nil, false
+		}
+		links, most = append(links, x.Patches[i]), most-x.Patches[i].Length
+	}
+	return links, true
+}
+
+// patchWith fetches a patch for a resource and applies it to a file of the copy. It makes what is wanted at a path.
+func (ft *fetcher) patchWith(ctx context.Context, url string, link mirror, old string, w desired, to string) (file, error) {
+	address, err := resolve(url, link.URL)
 	if err != nil {
 		return file{}, err
 	}
-	of := desired{url: "patch of " + w.url, length: link.Length, digests: resourcesync.ParseHashes(link.Hash), encoding: link.Encoding}
+	of := desired{url: "patch of " + url, length: link.Length, digests: resourcesync.ParseHashes(link.Hash), encoding: link.Encoding}
 	name := partsDir + "/" + digest(of.url, 16) + whole
 	defer func() { _ = ft.tree.root.Remove(name) }() // unless it could not be fetched
 	if _, err := ft.fetchFrom(ctx, of, address, name); err != nil {
 		return file{}, err
 	}
-	part, err := ft.openPartial(w, w.url, p, false)
+	part, err := ft.openPartial(w, w.url, to, false)
 	if err != nil {
 		return file{}, err
 	}
 	defer part.close()
+	apply := ft.patchers[mediaType(link.Type)]
 	if apply == nil {
-		apply = func(_ context.Context, _ Patch, out io.Writer) error { return ft.unify(p, name, out) }
+		apply = func(_ context.Context, _ Patch, out io.Writer) error { return ft.unify(old, name, out) }
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	from, to := io.Pipe()
+	from, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := apply(ctx, Patch{w.url, link.Type, filepath.Join(ft.dir, filepath.FromSlash(p)), filepath.Join(ft.dir, filepath.FromSlash(name))}, to)
-		_ = to.CloseWithError(err) // never fails
+		err := apply(ctx, Patch{url, link.Type, filepath.Join(ft.dir, filepath.FromSlash(old)), filepath.Join(ft.dir, filepath.FromSlash(name))}, in)
+		_ = in.CloseWithError(err) // never fails
 		ended <- err
 	}()
 	err = part.receive(from, ft.limit(w))
@@ -114,7 +176,7 @@ func (ft *fetcher) patchWith(ctx context.Context, w desired, p string, link mirr
 	if err != nil {
 		return file{}, fmt.Errorf("applying it: %w", err)
 	}
-	return part.moveIn(w, p)
+	return part.moveIn(w, to)
 }
 
 // unify applies a unified diff to a file of the copy.

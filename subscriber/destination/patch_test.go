@@ -87,6 +87,11 @@ func TestPatches_LNK04(t *testing.T) {
 	d := diff(40_000, "changed\n")
 	change("big", whole(), d, "text/x-diff; charset=utf-8")
 	sync("a diff", 1, 100_000)
+	for i := range 3 {
+		d := diff(20_000+i, "changed, too\n")
+		change("big", whole(), d, "text/x-patch")
+	}
+	sync("three diffs in a row", 1, 100_000)
 	const all = 1 << 30
 	change("other", "12345678ab", "ab", "application/x-end")
 	sync("a command", 1, all)
@@ -103,6 +108,9 @@ func TestPatches_LNK04(t *testing.T) {
 	if n := s.gets[fmt.Sprintf("/patch%d", second)] - requests; n != 0 {
 		t.Errorf("a patch for another state was requested %d times", n)
 	}
+	change("other", "x2345678gg", "fg", "application/x-end")
+	change("other", "x2345678gh", "gh", "application/x-end")
+	sync("a wrong patch in between", 0, all)
 	change("other", "x2345678hi", "hi", "application/x-end")
 	s.set(fmt.Sprintf("/patch%d", second), http.NotFound)
 	sync("no patch", 0, all)
@@ -152,4 +160,30 @@ func TestPatchersThatMisbehave(t *testing.T) {
 		}
 		s.same(dir)
 	}
+}
+
+// A resource that could not be fetched, and its patch neither, for a passing cause: the next try uses the
+// patch again.
+func TestPatchesOfFailures_LNK04(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", strings.Repeat("a line\n", 100), 0)
+	s.freezeList()
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	d := "--- a\n+++ b\n@@ -1 +1 @@\n-a line\n+b line\n"
+	s.put("a", "b line\n"+strings.Repeat("a line\n", 99), 1)
+	s.changes[0].Links = []resourcesync.Link{{Rel: patchRel, Href: s.URL + "/diff", Type: "text/x-diff", Length: int64(len(d)), HasLength: true}}
+	away := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	s.set("/diff", away)
+	s.set("/data/a", away)
+	if r, err := c.Sync(t.Context()); err != nil || r.InSync() || r.Failed != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.set("/diff", answer(d))
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.Copied != 1 || r.Patched != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	s.same(dir)
 }

@@ -41,8 +41,8 @@ func newReconciler(o *Options, source *source, f *fetcher) *reconciler {
 func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) error {
 	last := map[string]int{}
 	for i := range wants {
-		if _, earlier := last[wants[i].url]; earlier {
-			wants[i].patches = nil // they are for the state in between
+		if before, earlier := last[wants[i].url]; earlier {
+			wants[i].after(&wants[before])
 		}
 		last[wants[i].url] = i
 	}

@@ -71,6 +71,8 @@ type failure struct {
 	Hash        string                  `json:"hash,omitempty"`
 	LastMod     time.Time               `json:"lastmod,omitzero"`
 	Links       []mirror                `json:"links,omitempty"`
+	Patches     []mirror                `json:"patches,omitempty"`
+	Chain       []patchable             `json:"chain,omitempty"`
 	Type        string                  `json:"type,omitempty"`
 	Encoding    string                  `json:"encoding,omitempty"`
 	Collections []string                `json:"collections,omitempty"` // that the entry named
