@@ -236,6 +236,52 @@ func TestTypesOfACatalogue(t *testing.T) {
 	types(rules, "text/plain", "text/x-rule", "text/x-rule", `{"path":"a.txt"}`, `{"path":"b.txt"}`, fmt.Sprintf(md5, ""))
 }
 
+// Rules are for paths: an entry that has none gets nothing from them, whatever its URL is, unless the set lists
+// paths there. A path of a rule does not lead to a resource with a URL of its own.
+func TestRulesOfACatalogue(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a.txt", "b.txt"} {
+		must(t, os.WriteFile(filepath.Join(root, name), []byte("1"), 0o600))
+	}
+	file := filepath.Join(t.TempDir(), "catalogue.jsonl")
+	must(t, os.WriteFile(file, []byte(strings.Join([]string{
+		itemLine("item/1.txt", "1"), `{"url":"https://repo.example.org/2","path":"a.txt"}`, `{"path":"b.txt"}`, ending(3),
+	}, "\n")), 0o600))
+	rules := ruled(t, `resources: [{for: ["**", "item/**"], collection: "https://example.org/all"}, {for: "*.txt", encoding: gzip}, {for: a.txt, describedby: b.txt}, {for: b.txt, describedby: a.txt}]`)
+	for resourceURL, want := range map[string][]string{
+		"": {
+			"https://source.example.org/data/b.txt gzip [collection https://example.org/all]",
+			"https://repo.example.org/2 gzip [collection https://example.org/all describedby https://source.example.org/data/b.txt]",
+			"https://repo.example.org/item/1.txt  []",
+		},
+		"https://repo.example.org/item/": {
+			"https://repo.example.org/item/1.txt gzip [collection https://example.org/all]",
+			"https://repo.example.org/item/b.txt gzip [collection https://example.org/all]",
+			"https://repo.example.org/2 gzip [collection https://example.org/all describedby https://repo.example.org/item/b.txt]",
+		},
+	} {
+		s, err := Open(Options{
+			PublicURL: "https://source.example.org/", StateDir: t.TempDir(), Schedule: Schedule{Dump: -1},
+			Sets: []Set{{ResourceURL: resourceURL, Folder: FolderOptions{Dir: root}, Catalogue: CatalogueOptions{Location: file}, Rules: rules}},
+		})
+		must(t, err)
+		must(t, s.Build(t.Context()))
+		_, entries := readDocument(t, "/resourcelist.xml", string(serve(t, s, "/resourcelist.xml")))
+		got := []string{}
+		for _, e := range entries {
+			links := []string{}
+			for _, l := range e.Links {
+				links = append(links, l.Rel, l.Href)
+			}
+			got = append(got, fmt.Sprint(e.Loc, " ", e.Encoding, " ", links))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %q: %q, want %q", resourceURL, got, want)
+		}
+		must(t, s.Close())
+	}
+}
+
 // Changes are what they say, and a file of them can be read again.
 func TestCatalogueOfChanges(t *testing.T) {
 	r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{}, nil)
