@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/rshub/rshub/internal/base/strictjson"
 )
 
 // Kind is what a line of a catalogue is.
@@ -62,11 +64,17 @@ const MaxLine = 1 << 20
 type Reader struct {
 	in     *bufio.Reader
 	number int
-	long   []byte // a line that is longer than the buffer of in
+	long   []byte             // a line that is longer than the buffer of in
+	wire   wire               // of the last line
+	fields []strictjson.Field // those of wire
 }
 
 // NewReader returns a Reader of a catalogue.
-func NewReader(in io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(in, 64<<10)} }
+func NewReader(in io.Reader) *Reader {
+	r := &Reader{in: bufio.NewReaderSize(in, 64<<10)}
+	r.fields = r.wire.fields()
+	return r
+}
 
 // Next returns the next line that is not blank. The error is io.EOF at the end, a *LineError for a line that is wrong,
 // and else that of the underlying reader.
@@ -82,7 +90,7 @@ func (r *Reader) Next() (Line, error) {
 		if len(text) == 0 {
 			continue
 		}
-		l, err := parse(text)
+		l, err := r.parse(text)
 		if err != nil {
 			return Line{}, &LineError{r.number, l.Entry.URL, l.Entry.Path, err}
 		}

@@ -25,6 +25,8 @@ type wire struct {
 	Begin    string     `json:"begin,omitempty"`
 	End      bool       `json:"end,omitempty"`
 	Count    *int64     `json:"count,omitempty"`
+
+	in *strictjson.Reader // of the line
 }
 
 type wireLink struct {
@@ -40,7 +42,7 @@ type wireLink struct {
 }
 
 // fields are those of a line.
-func (w *wire) fields(r *strictjson.Reader) []strictjson.Field {
+func (w *wire) fields() []strictjson.Field {
 	return []strictjson.Field{
 		{Name: "url", Into: &w.URL},
 		{Name: "path", Into: &w.Path},
@@ -50,7 +52,7 @@ func (w *wire) fields(r *strictjson.Reader) []strictjson.Field {
 		{Name: "type", Into: &w.Type},
 		{Name: "encoding", Into: &w.Encoding},
 		{Name: "lastmod", Into: &w.LastMod},
-		{Name: "links", Into: func() error { return w.readLinks(r) }},
+		{Name: "links", Into: w.readLinks},
 		{Name: "deleted", Into: &w.Deleted},
 		{Name: "begin", Into: &w.Begin},
 		{Name: "end", Into: &w.End},
@@ -59,7 +61,8 @@ func (w *wire) fields(r *strictjson.Reader) []strictjson.Field {
 }
 
 // readLinks reads the links.
-func (w *wire) readLinks(r *strictjson.Reader) error {
+func (w *wire) readLinks() error {
+	r := w.in
 	if r.Null() {
 		return nil
 	}
@@ -95,8 +98,8 @@ func (w *wireLink) fields() []strictjson.Field {
 }
 
 // parse reads a line without its end. The key of the entry is returned with an error, too, if the line is JSON.
-func parse(text []byte) (l Line, err error) {
-	r, err := strictjson.New(text)
+func (r *Reader) parse(text []byte) (l Line, err error) {
+	in, err := strictjson.New(text)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return l, fmt.Errorf("%w; was the line cut off, or does it have a line break in it?", err)
@@ -104,11 +107,12 @@ func parse(text []byte) (l Line, err error) {
 		return l, fmt.Errorf("%w; write one JSON object on each line", err)
 	case err != nil:
 		return l, err
-	case r.Kind() != '{':
-		return l, fmt.Errorf("it is %s; write one JSON object on each line", r.Is())
+	case in.Kind() != '{':
+		return l, fmt.Errorf("it is %s; write one JSON object on each line", in.Is())
 	}
-	var w wire
-	err = r.Object(w.fields(r))
+	w := &r.wire
+	*w = wire{in: in}
+	err = in.Object(r.fields)
 	l.Entry.URL, l.Entry.Path = w.URL, w.Path
 	if err != nil {
 		return l, err

@@ -257,7 +257,7 @@ func (r *intake) store(ctx context.Context) error {
 			}
 			x.old = known
 		}
-		if r.c.inherit(x); x.now.Hash() == "" && r.c.reads(&x.now.Resource) {
+		if r.c.inherit(x); !x.now.hashed() && r.c.reads(&x.now.Resource) {
 			g.Go(func() error {
 				wrong[i] = r.c.learn(ctx, x)
 				return nil
@@ -320,7 +320,7 @@ func (c *Catalogue) reads(r *Resource) bool {
 // inherit takes over what was read of the bytes before, if the catalogue says that they were not modified
 // since.
 func (c *Catalogue) inherit(x *found) {
-	if x.old == nil || x.now.Hash() != "" || x.old.Hash() == "" || x.old.racy || x.now.ModTime.IsZero() || !x.typed() ||
+	if x.old == nil || x.now.hashed() || !x.old.hashed() || x.old.racy || x.now.ModTime.IsZero() || !x.typed() ||
 		x.now.Path != x.old.Path || x.now.Content != x.old.Content || !x.now.sameBytes(&x.old.Resource) {
 		return
 	}

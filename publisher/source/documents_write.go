@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -125,14 +126,19 @@ func (d *draft) closeFiles() error {
 type edition struct {
 	shelf     *shelf
 	number    uint64 // in the URLs of parts; no other edition has it
-	documents []document
+	mu        sync.Mutex
+	documents []document // with mu while documents are written
 }
 
 func (s *shelf) edition() *edition { return &edition{shelf: s, number: s.serial.Add(1)} }
 
 // draft begins a document of the edition.
 func (e *edition) draft(at, mediaType string) (*draft, error) {
-	return e.shelf.draft(at, mediaType, func(d document) { e.documents = append(e.documents, d) })
+	return e.shelf.draft(at, mediaType, func(d document) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.documents = append(e.documents, d)
+	})
 }
 
 // last is the document that was completed last.

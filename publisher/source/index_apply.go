@@ -106,7 +106,11 @@ func (b *batch) step(s step) error {
 		return err
 	}
 	b.remember(s.key, old)
-	return b.tx.Bucket(bucketResources).Put([]byte(s.key), packRecord(s.now))
+	resources := b.tx.Bucket(bucketResources)
+	if b.near.nested && !b.head.ready {
+		resources.Dense() // the first catalogue comes sorted
+	}
+	return resources.Put([]byte(s.key), packRecord(s.now))
 }
 
 // raise gives the index the newest format before it gets a resource that is not plain.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -70,17 +71,33 @@ func keyed(key string) Resource {
 // Hash is the attribute hash in documents, such as "md5:... sha-256:..." (DOC-55). It is empty if no
 // digest is known.
 func (r *Resource) Hash() string {
-	var known []string
+	if !r.hashed() {
+		return ""
+	}
+	b := make([]byte, 0, 128)
 	if r.MD5 != ([16]byte{}) {
-		known = append(known, fmt.Sprintf("md5:%x", r.MD5))
+		b = hex.AppendEncode(append(b, "md5:"...), r.MD5[:])
 	}
 	if r.SHA256 != ([32]byte{}) {
-		known = append(known, fmt.Sprintf("sha-256:%x", r.SHA256))
+		b = hex.AppendEncode(append(spaced(b), "sha-256:"...), r.SHA256[:])
 	}
 	if other := r.Digests.String(); other != "" {
-		known = append(known, other)
+		b = append(spaced(b), other...)
 	}
-	return strings.Join(known, " ")
+	return string(b)
+}
+
+// spaced appends a space, unless b is empty.
+func spaced(b []byte) []byte {
+	if len(b) > 0 {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// hashed reports whether a digest is known.
+func (r *Resource) hashed() bool {
+	return r.SHA256 != ([32]byte{}) || r.MD5 != ([16]byte{}) || r.Digests != (resourcesync.Digests{})
 }
 
 // SetHash sets the digests to those in an attribute hash.

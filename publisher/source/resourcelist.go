@@ -26,14 +26,17 @@ func (s *set) buildResourceList(ctx context.Context) (next time.Time, err error)
 func (s *set) writeDueLists(ctx context.Context, snap *Snapshot) error {
 	c, e := s.shelf.current(), s.shelf.edition()
 	defer e.discard()
-	var list, archived collection
-	var err error
+	var due []*listed
+	list, archived := &listed{archive: resourceListArchivePath}, &listed{}
 	if h := &c.History; !c.has(resourceListPath) || h.List.Last != snap.Last().Seq || h.List.At.After(snap.At) {
-		list, err = s.composer.writeResourceList(ctx, e, snap, resourceListPath, resourceListArchivePath)
+		list.Path = resourceListPath
+		due = append(due, list)
 	}
-	if err == nil && s.archiveDue(&c.History, snap) {
-		archived, err = s.composer.writeResourceList(ctx, e, snap, fmt.Sprintf("archive/resourcelist-%d.xml", e.number), "")
+	if s.archiveDue(&c.History, snap) {
+		archived.Path = fmt.Sprintf("archive/resourcelist-%d.xml", e.number)
+		due = append(due, archived)
 	}
+	err := s.composer.writeResourceLists(ctx, e, snap, due)
 	switch {
 	case err != nil:
 		return err
@@ -45,13 +48,13 @@ func (s *set) writeDueLists(ctx context.Context, snap *Snapshot) error {
 		h := &c.History
 		if list.Path != "" {
 			c.drop(h.List.Parts...)
-			h.List = list
+			h.List = list.collection
 			c.notify(resourcesync.ResourceList, resourceListPath, list.Parts, existed)
 		}
 		if archived.Path == "" {
 			return nil
 		}
-		h.Lists = append(h.Lists, archived)
+		h.Lists = append(h.Lists, archived.collection)
 		return s.archivist.resourceListArchive(e, c)
 	})
 }
@@ -64,11 +67,22 @@ func (s *set) archiveDue(h *history, snap *Snapshot) bool {
 	return s.composer.schedule.Archive > 0
 }
 
-// writeResourceList writes a Resource List at a path, with a link to its archive if there is
-// one.
-func (s *composer) writeResourceList(ctx context.Context, e *edition, snap *Snapshot, path, archive string) (collection, error) {
-	head := resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", archive)}
-	parts, err := s.writeSplit(e, path, head, func(yield func(resourcesync.Entry, error) bool) {
+// listed is a Resource List that is to be written, with a link to its archive if there is one.
+type listed struct {
+	collection
+	archive string
+}
+
+// writeResourceLists writes Resource Lists of a snapshot, each at its path, while it reads the snapshot once.
+func (s *composer) writeResourceLists(ctx context.Context, e *edition, snap *Snapshot, lists []*listed) error {
+	if len(lists) == 0 {
+		return nil
+	}
+	all := make([]splitting, len(lists))
+	for i, l := range lists {
+		all[i] = splitting{path: l.Path, head: resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", l.archive)}}
+	}
+	err := s.writeSplits(e, all, func(yield func(resourcesync.Entry, error) bool) {
 		for r, err := range snap.Resources() {
 			entry, ok, failed := s.entry(snap, &r)
 			if err = errors.Join(err, failed, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
@@ -76,5 +90,8 @@ func (s *composer) writeResourceList(ctx context.Context, e *edition, snap *Snap
 			}
 		}
 	})
-	return collection{At: snap.At, Last: snap.Last().Seq, Written: time.Now().UTC(), Path: path, Parts: parts}, err
+	for i, l := range lists {
+		l.At, l.Last, l.Written, l.Parts = snap.At, snap.Last().Seq, time.Now().UTC(), all[i].parts
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/publisher"
@@ -220,17 +223,99 @@ func (o *oddities) note(log *slog.Logger, path, why string) {
 // writeSplit writes a document of any length at a path of the edition. It returns the paths
 // of its parts, if it needs any.
 func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries iter.Seq2[resourcesync.Entry, error]) ([]string, error) {
-	p := &parts{edition: e, base: s.base, zero: path}
-	w, err := resourcesync.NewSplitter(h, p, s.limits)
-	if err == nil {
-		if err = writeAll(w, entries); err != nil {
-			w.Abort(err)
+	lists := []splitting{{path: path, head: h}}
+	err := s.writeSplits(e, lists, entries)
+	return lists[0].parts, err
+}
+
+// splitting is a document that is split if it has to be.
+type splitting struct {
+	path  string
+	head  resourcesync.Head
+	parts []string // the paths of its parts, once it is written
+	w     *resourcesync.Splitter
+}
+
+// writeSplits is writeSplit for several documents with the same entries.
+func (s *composer) writeSplits(e *edition, all []splitting, entries iter.Seq2[resourcesync.Entry, error]) (err error) {
+	sinks := make([]parts, len(all))
+	defer func() {
+		for i := range all {
+			if all[i].parts = sinks[i].paths; err != nil && all[i].w != nil {
+				all[i].w.Abort(err)
+			}
+		}
+	}()
+	for i := range all {
+		x := &all[i]
+		sinks[i] = parts{edition: e, base: s.base, zero: x.path}
+		if x.w, err = resourcesync.NewSplitter(x.head, &sinks[i], s.limits); err != nil {
+			return x.wrong(err)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", path, err)
+	return writeEach(all, entries)
+}
+
+// writeEach writes entries to several documents and completes them, unless there is an error. Each document has a
+// goroutine, because composing and compressing takes longer than reading the index.
+func writeEach(all []splitting, entries iter.Seq2[resourcesync.Entry, error]) error {
+	var g errgroup.Group
+	var failed atomic.Bool
+	feeds := make([]chan []resourcesync.Entry, len(all))
+	for i := range all {
+		feeds[i] = make(chan []resourcesync.Entry, 1)
+		g.Go(func() (err error) {
+			for batch := range feeds[i] {
+				for _, e := range batch {
+					if err == nil {
+						err = all[i].w.Write(e)
+					}
+				}
+				failed.CompareAndSwap(false, err != nil)
+			}
+			return all[i].wrong(err)
+		})
 	}
-	return p.paths, nil
+	feed := func(batch []resourcesync.Entry) {
+		for _, f := range feeds {
+			f <- batch
+		}
+	}
+	batch := make([]resourcesync.Entry, 0, entriesAtOnce)
+	var err error
+	for entry, wrong := range entries {
+		if err = wrong; err != nil || failed.Load() {
+			break
+		}
+		if batch = append(batch, entry); len(batch) == cap(batch) {
+			feed(batch)
+			batch = make([]resourcesync.Entry, 0, entriesAtOnce)
+		}
+	}
+	feed(batch)
+	for _, f := range feeds {
+		close(f)
+	}
+	if err = cmp.Or(all[0].wrong(err), g.Wait()); err != nil {
+		return err
+	}
+	for i := range all {
+		if err := all[i].wrong(all[i].w.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entriesAtOnce is how many entries a goroutine of writeEach gets at once.
+const entriesAtOnce = 256
+
+// wrong says in what document an error is.
+func (x *splitting) wrong(err error) error {
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", x.path, err)
+	}
+	return nil
 }
 
 // parts is the Sink of a document. Number 0 has the path of the whole document; the others

@@ -284,7 +284,7 @@ func (m *memory) span(snap *Snapshot, since, until time.Time) (s span, err error
 	case since.Before(at):
 		return s, &refusal{
 			status: http.StatusGone, problem: "trimmed", title: "The Source no longer has it", earliest: at,
-			detail: "The log of changes begins at " + resourcesync.FormatDatetime(at) + ". Ask for what changed since then, after you compared all with the Resource List.",
+			detail: "The log of changes begins at " + resourcesync.FormatDatetime(at) + ". Compare all resources first, or copy them anew; then ask for what changed since that time.",
 		}
 	case since.After(snap.At) || until.After(snap.At):
 		return s, &refusal{

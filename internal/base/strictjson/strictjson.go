@@ -95,10 +95,11 @@ func (r *Reader) Null() bool {
 // Object reads an object, whose Kind was seen. The error is about the first field that is wrong; the others were
 // read.
 func (r *Reader) Object(fields []Field) (err error) {
-	seen := make([]bool, len(fields))
+	var few [16]bool // most objects have no more fields
+	seen := append(few[:0], make([]bool, len(fields))...)
 	r.at++
 	for r.Kind() != '}' {
-		name := r.string()
+		name := r.bytes()
 		r.Kind()
 		r.at++ // the colon
 		r.Kind()
@@ -133,15 +134,15 @@ func (r *Reader) List(each func() error) error {
 }
 
 // field reads the value of a field.
-func (r *Reader) field(name string, fields []Field, seen []bool) error {
-	i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+func (r *Reader) field(name []byte, fields []Field, seen []bool) error {
+	i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == string(name) })
 	switch {
 	case i < 0:
 		names := make([]string, len(fields))
 		for i := range fields {
 			names[i] = fields[i].Name
 		}
-		return Unknown(name, names)
+		return Unknown(string(name), names)
 	case seen[i]:
 		return fmt.Errorf("the field %q is there twice", name)
 	}
@@ -221,7 +222,10 @@ func (r *Reader) Is() string {
 }
 
 // string reads a string.
-func (r *Reader) string() string {
+func (r *Reader) string() string { return string(r.bytes()) }
+
+// bytes reads a string. Its bytes may be those of the text.
+func (r *Reader) bytes() []byte {
 	begin, escaped := r.at, false
 	for r.at++; r.text[r.at] != '"'; r.at++ {
 		if r.text[r.at] == '\\' {
@@ -231,11 +235,11 @@ func (r *Reader) string() string {
 	}
 	r.at++
 	if !escaped {
-		return string(r.text[begin+1 : r.at-1])
+		return r.text[begin+1 : r.at-1]
 	}
 	var s string
 	_ = json.Unmarshal(r.text[begin:r.at], &s) // it is valid
-	return s
+	return []byte(s)
 }
 
 // skip reads a value.
