@@ -35,6 +35,7 @@ type draft struct {
 	packed *os.File // nil if the document has no compressed twin
 	buf    *bufio.Writer
 	zip    *gzip.Writer
+	zipped *bufio.Writer // between zip and packed: a gzip.Writer writes a few bytes at a time
 	hasher *resourcesync.Hasher
 	out    io.Writer
 	done   func(document)
@@ -61,7 +62,8 @@ func (s *shelf) draft(at, mediaType string, done func(document)) (*draft, error)
 			return nil, err
 		}
 		// The fastest level, because a list of a million resources is written often.
-		d.zip, _ = gzip.NewWriterLevel(d.packed, gzip.BestSpeed) // fails only for an unknown level
+		d.zipped = bufio.NewWriterSize(d.packed, writeBuffer)
+		d.zip, _ = gzip.NewWriterLevel(d.zipped, gzip.BestSpeed) // fails only for an unknown level
 		d.out = io.MultiWriter(d.buf, d.hasher, d.zip)
 	}
 	return d, nil
@@ -86,7 +88,7 @@ func (d *draft) Close() error {
 	}
 	err := d.buf.Flush()
 	if d.zip != nil {
-		err = errors.Join(err, d.zip.Close(), d.packed.Sync())
+		err = errors.Join(err, d.zip.Close(), d.zipped.Flush(), d.packed.Sync())
 	}
 	err = errors.Join(err, d.file.Sync(), d.closeFiles())
 	if err != nil {

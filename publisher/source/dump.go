@@ -290,11 +290,11 @@ func (s *packager) writeResourceDump(ctx context.Context, e *edition, snap *Snap
 	x.Packages = d.packages
 	head := resourcesync.Head{Capability: resourcesync.ResourceDump, At: snap.At, Links: s.composer.links("", "")}
 	if err == nil && s.composer.schedule.Archive > 0 {
-		_, err = s.composer.writeSplit(e, x.Path, head, each(d.entries))
+		err = s.composer.writeSplit(e, x.Path, head, each(d.entries))
 	}
 	if err == nil {
 		head.Links = s.composer.links("", resourceDumpArchivePath)
-		_, err = s.composer.writeSplit(e, resourceDumpPath, head, each(d.entries))
+		err = s.composer.writeSplit(e, resourceDumpPath, head, each(d.entries))
 	}
 	return x, d.left, err
 }

@@ -90,7 +90,7 @@ func (s *packager) writeChangeDump(ctx context.Context, e *edition, snap *Snapsh
 	}
 	p.Packages = d.packages
 	head := resourcesync.Head{Capability: resourcesync.ChangeDump, From: p.From, Until: p.Until, Links: s.composer.links("", "")}
-	_, err = s.composer.writeSplit(e, p.Dump, head, each(d.entries))
+	err = s.composer.writeSplit(e, p.Dump, head, each(d.entries))
 	return d.left, err
 }
 
@@ -126,7 +126,7 @@ func (s *archivist) changeDumps(e *edition, c *register) error {
 		return nil
 	}
 	head := resourcesync.Head{Capability: resourcesync.ChangeDump, From: from, Links: s.composer.links("", changeDumpArchivePath)}
-	if _, err := s.composer.writeSplit(e, changeDumpPath, head, each(entries)); err != nil {
+	if err := s.composer.writeSplit(e, changeDumpPath, head, each(entries)); err != nil {
 		return err
 	}
 	return s.writeArchive(e, c, resourcesync.ChangeDumpArchive, changeDumpArchivePath, members)

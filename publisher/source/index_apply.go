@@ -28,7 +28,7 @@ type batch struct {
 	tx   *boltfile.Tx
 	head *head
 	now  int64 // microseconds since 1970
-	// undo is what had the keys before the batch; nil: nothing had.
+	// undo is what had the keys before the batch, for the snapshots that are open; nil: nothing had.
 	undo map[string]*Resource
 	// logged are the changes that were logged.
 	logged []Change
@@ -73,7 +73,11 @@ func (x *Index) applied(now time.Time, steps []step, also func(b *batch) error) 
 // write runs fn on a batch in a transaction.
 func (x *Index) write(now time.Time, fn func(b *batch) error) error {
 	return x.update(func(tx *boltfile.Tx, h *head) error {
-		return fn(&batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro(), undo: map[string]*Resource{}})
+		b := &batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro()}
+		if len(x.open) > 0 {
+			b.undo = map[string]*Resource{}
+		}
+		return fn(b)
 	})
 }
 
@@ -164,7 +168,7 @@ func (b *batch) remove(key string, old *record) error {
 }
 
 func (b *batch) remember(key string, old *record) {
-	if _, ok := b.undo[key]; ok {
+	if _, ok := b.undo[key]; ok || b.undo == nil {
 		return
 	}
 	if b.undo[key] = nil; old != nil {

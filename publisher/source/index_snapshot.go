@@ -130,6 +130,9 @@ func paged[P, T any](begin P, read func(at P) (page []T, next P, more bool, err 
 
 // page returns resources after a key, the last of their keys, and whether there are more.
 func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
+	if after != "" { // the one before was full
+		page = make([]Resource, 0, pageSize)
+	}
 	err = s.x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
 		for k, v := c.Seek([]byte(after + "\x00")); k != nil; k, v = c.Next() {

@@ -81,8 +81,8 @@ func (r *Resource) Hash() string {
 	if r.SHA256 != ([32]byte{}) {
 		b = hex.AppendEncode(append(spaced(b), "sha-256:"...), r.SHA256[:])
 	}
-	if other := r.Digests.String(); other != "" {
-		b = append(spaced(b), other...)
+	if r.Digests != (resourcesync.Digests{}) {
+		b = append(spaced(b), r.Digests.String()...)
 	}
 	return string(b)
 }

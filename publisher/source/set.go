@@ -220,12 +220,9 @@ func (o *oddities) note(log *slog.Logger, path, why string) {
 	log.Warn("a resource is not published: "+why, "event", "resource_left_out", "path", path)
 }
 
-// writeSplit writes a document of any length at a path of the edition. It returns the paths
-// of its parts, if it needs any.
-func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries iter.Seq2[resourcesync.Entry, error]) ([]string, error) {
-	lists := []splitting{{path: path, head: h}}
-	err := s.writeSplits(e, lists, entries)
-	return lists[0].parts, err
+// writeSplit writes a document of any length at a path of the edition.
+func (s *composer) writeSplit(e *edition, path string, h resourcesync.Head, entries iter.Seq2[resourcesync.Entry, error]) error {
+	return s.writeSplits(e, []splitting{{path: path, head: h}}, entries)
 }
 
 // splitting is a document that is split if it has to be.

@@ -34,7 +34,7 @@ func BenchmarkCatalogue(b *testing.B) {
 		readRows(b, file, n)
 		plain, plainUsed := time.Since(start), cpuTime()-used
 		out := b.TempDir()
-		cmd := exec.CommandContext(b.Context(), filepath.Join(dir, "rspub"), "build", "--catalogue", file, "--dump-every", "off", //nolint:gosec // the command was just built
+		cmd := exec.CommandContext(b.Context(), filepath.Join(dir, "rspub"), "build", "--catalogue", file, "--dump-every", "off",
 			"--public-url", "https://repo.example.org/rs/", "--out", filepath.Join(out, "www"), "--state-dir", filepath.Join(out, "state"))
 		start = time.Now()
 		own := make(chan float64)
@@ -97,10 +97,10 @@ func writeCatalogue(b *testing.B, name string, n int) {
 	}
 	w := bufio.NewWriter(f)
 	for i := range n {
-		fmt.Fprintf(w, `{"url":"https://repo.example.org/item/%d/full-text.pdf","lastmod":"2026-01-%02dT12:%02d:00Z","length":%d,"hash":"sha-256:%x","type":"application/pdf"}`+"\n",
+		_, _ = fmt.Fprintf(w, `{"url":"https://repo.example.org/item/%d/full-text.pdf","lastmod":"2026-01-%02dT12:%02d:00Z","length":%d,"hash":"sha-256:%x","type":"application/pdf"}`+"\n",
 			i, i%28+1, i%60, i, sha256.Sum256(fmt.Append(nil, i)))
 	}
-	fmt.Fprintf(w, `{"end":true,"count":%d}`+"\n", n)
+	_, _ = fmt.Fprintf(w, `{"end":true,"count":%d}`+"\n", n) // Flush reports errors
 	if err := w.Flush(); err != nil {
 		b.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestPastStateKilled(t *testing.T) {
 		left.Store(int64(1 + rnd.IntN(4)))
 		ctx, cancel := context.WithCancel(t.Context())
 		args := sync(asOf, "--parallel", "1")
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the command was just built
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		must(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
@@ -78,7 +78,9 @@ func TestPastStateKilled(t *testing.T) {
 			time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond)
 			kills++
 			cancel() // SIGKILL
-			<-ended
+			if err := <-ended; err == nil {
+				t.Log("it ended before it was killed")
+			}
 		case err := <-ended:
 			must(t, err)
 		}
