@@ -512,6 +512,9 @@ func (st *stream) position() []byte {
 // flush writes the batch.
 func (st *stream) flush() error {
 	b := st.batch
+	if len(b) == 0 {
+		return nil
+	}
 	st.batch = b[:0]
 	return st.write(b)
 }
