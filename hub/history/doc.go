@@ -10,6 +10,9 @@
 // No store transaction is open while bytes go to a reader: entries are read in pages, and a page
 // is in memory when its first byte is written.
 //
+// A few goroutines (writers) write to all streams in turn. The goroutine of a stream's request only hears when
+// the reader goes away. What a connection does not take at once is written by a goroutine that waits for it.
+//
 // Package hub decides which requests come here, who may ask, and how a refusal is answered. The
 // package imports journal, resourcesync and internal/base.
 package history
