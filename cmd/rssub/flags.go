@@ -124,7 +124,7 @@ func (f *copyFlags) onChangeOf(cmd *cobra.Command, source, dir string, log *slog
 
 // addCallback adds the flag that says where hubs find the Destination.
 func (f *copyFlags) addCallback(flags *pflag.FlagSet) {
-	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). Without it rssub listens nowhere")
+	flags.StringVar(&f.callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). With --via stream or poll, the hub asks there whether an earlier subscription is to end. Without it rssub listens nowhere")
 }
 
 // addHoldFor adds the flag about notifications that came early.

@@ -76,7 +76,7 @@ in progress at that moment comes again.
 	f.way.add(flags)
 	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at, or to read the stream of (default: the one that the topic names)")
 	f.server.Add(flags, "8095", takes)
-	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). Without it rssub listens nowhere")
+	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). With --via stream or poll, the hub asks there whether an earlier subscription is to end. Without it rssub listens nowhere")
 	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
 	flags.StringVar(&f.command, "exec", "", "run `CMD` in a shell for each change, instead of printing notifications")
 	addTokens(flags, &f.tokens)
