@@ -107,6 +107,22 @@ func TestPanicInATurn(t *testing.T) {
 	})
 }
 
+// A turn with one event is one write: there is no other one for what waits together, which is nothing.
+func TestNothingIsNotWritten(t *testing.T) {
+	var writes []string
+	st := &stream{s: newWorld(t).Service, topics: make([]*follower, 1), quick: func(b []byte) int {
+		writes = append(writes, string(b))
+		return len(b)
+	}}
+	err := st.send(sharedEvent{[]byte("eventid"), 5}, true)
+	if err == nil {
+		err = st.flush()
+	}
+	if err != nil || len(writes) != 1 || writes[0] != "eventid" {
+		t.Errorf("%q, %v", writes, err)
+	}
+}
+
 // Over a real connection, what a reader did not take at once comes whole and in order when it reads, and a reader
 // who says much is no reader.
 func TestStreamOverTCP(t *testing.T) {

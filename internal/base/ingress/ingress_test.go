@@ -204,6 +204,53 @@ func served(t *testing.T, handler http.HandlerFunc, f func(client net.Conn, answ
 	})
 }
 
+// A connection that a handler took over is none of the listener's any more, and after a mistake of that handler
+// nobody else writes to it.
+func TestHijacked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, lines := logged()
+		end := make(chan struct{})
+		broken := false
+		l := pipes.Listen()
+		server := NewServer(Options{Name: "test", Log: log, Total: 1, Broken: func(http.ResponseWriter, *http.Request) { broken = true }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, "mine")
+			<-end
+			panic("oops")
+		})})
+		go func() { _ = server.Serve(l) }()
+		defer func() { _ = server.Close() }()
+		one := l.Dial()
+		_, _ = io.WriteString(one, "GET /mine HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, err := io.ReadFull(one, make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+		two := l.Dial()
+		defer func() { _ = two.Close() }()
+		_, _ = io.WriteString(two, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(two), nil); err != nil { //nolint:bodyclose // it has none
+			t.Errorf("there is no room beside it: %v", err)
+		}
+		close(end)
+		rest, err := io.ReadAll(one)
+		synctest.Wait()
+		if len(rest) > 0 || err != nil || broken {
+			t.Errorf("%q, %v, %v", rest, err, broken)
+		}
+		if all := lines(); len(all) != 1 || all[0]["event"] != "handler_panic" {
+			t.Errorf("%v", all)
+		}
+	})
+}
+
 // Who sends slowly, or nothing, or does not read, is cut off in time.
 func TestSlowClients(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 8<<10)) }
