@@ -10,7 +10,7 @@ func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 		s.delay(&d.job, false)
 		return false
 	}
-	d.lane.topic.tail.saw(d.cursor.anchor, d.body.anchor)
+	d.lane.topic.tail.saw(d.cursor.anchor(), d.body.anchor)
 	s.sched.do(func(sc *scheduler) {
 		if ok = sc.confirm(&d.job); !ok {
 			sc.giveBack(d.job)

@@ -184,7 +184,7 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 		}
 		least, greatest := anchor{position: math.MaxUint64}, anchor{}
 		d.sched.each(t.all, func(_ *scheduler, l *lane) {
-			at := l.cursor.anchor
+			at := l.cursor.anchor()
 			if at.position < least.position {
 				least = at
 			}

@@ -45,7 +45,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			}
 			continue
 		}
-		b, err := s.bodies.get(ctx, j.lane.topic, j.cursor.anchor, j.lane.host, j.health())
+		b, err := s.bodies.get(ctx, j.lane.topic, j.cursor.anchor(), j.lane.host, j.health())
 		var trimmed *journal.TrimmedError
 		var moved bool
 		switch {
@@ -62,7 +62,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			moved = s.skip(j, to, reason)
 		case errors.Is(err, journal.ErrRolledBack):
 			if err := s.rewinder.reanchor(ctx, j); err != nil {
-				s.troubles.wasRead(keyOf(j.lane.topic, j.cursor.anchor), err)
+				s.troubles.wasRead(keyOf(j.lane.topic, j.cursor.anchor()), err)
 				return nil, err
 			}
 			moved = s.rewinder.stands(j)

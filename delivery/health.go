@@ -56,7 +56,6 @@ type host struct {
 	walking bool
 }
 
-func (h *host) dueAt() int64 { return h.probe }
 func (h *host) slot() *int32 { return &h.timer }
 
 func (h *host) pool() pool {
@@ -169,7 +168,7 @@ func (hs *hosts) probeSoon(h *host) { hs.probeBy(h, hs.mono()+int64(hs.policy.st
 func (hs *hosts) probeBy(h *host, at int64) {
 	if h.suspect && at < h.probe {
 		h.probe = at
-		hs.probes.set(h)
+		hs.probes.set(h, at)
 		hs.wake()
 	}
 }

@@ -190,14 +190,14 @@ func TestLag(t *testing.T) {
 		n      uint64
 		span   time.Duration
 	}{
-		{"the head is not known", &topic{}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"the head was lost", &topic{known: true, head: at(3, 30)}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"at the head", &topic{known: true, head: at(5, 50)}, cursor{anchor: at(5, 50)}, 0, 0},
-		{"behind", &topic{known: true, head: at(7, 80)}, cursor{anchor: at(5, 50)}, 2, 30 * time.Second},
+		{"the head is not known", &topic{}, cursor{}.at(at(5, 50)), 0, 0},
+		{"the head was lost", &topic{known: true, head: at(3, 30)}, cursor{}.at(at(5, 50)), 0, 0},
+		{"at the head", &topic{known: true, head: at(5, 50)}, cursor{}.at(at(5, 50)), 0, 0},
+		{"behind", &topic{known: true, head: at(7, 80)}, cursor{}.at(at(5, 50)), 2, 30 * time.Second},
 		{"nothing was got", &topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
 		{"nothing was got, and one failed", &topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
-		{"time went back", &topic{known: true, head: at(7, 20)}, cursor{anchor: at(5, 50)}, 2, 0},
-		{"retention took some", &topic{known: true, head: at(7, 80), trimmed: at(6, 60)}, cursor{anchor: at(2, 20)}, 1, 20 * time.Second},
+		{"time went back", &topic{known: true, head: at(7, 20)}, cursor{}.at(at(5, 50)), 2, 0},
+		{"retention took some", &topic{known: true, head: at(7, 80), trimmed: at(6, 60)}, cursor{}.at(at(2, 20)), 1, 20 * time.Second},
 	} {
 		l := lane{topic: tc.topic, cursor: tc.cursor}
 		if n, span := l.lag(100); n != tc.n || span != tc.span {
@@ -216,14 +216,14 @@ func TestUndelivered(t *testing.T) {
 		cursor cursor
 		want   time.Duration
 	}{
-		"got all":                       {cursor{anchor: at(7, 80)}, 0},
-		"all but the newest":            {cursor{anchor: at(6, 10)}, 20 * time.Second},
-		"all but some":                  {cursor{anchor: at(5, 50)}, 50 * time.Second},
-		"the next one failed":           {cursor{anchor: at(5, 50), first: 70 * second}, 30 * time.Second},
+		"got all":                       {cursor{}.at(at(7, 80)), 0},
+		"all but the newest":            {cursor{}.at(at(6, 10)), 20 * time.Second},
+		"all but some":                  {cursor{}.at(at(5, 50)), 50 * time.Second},
+		"the next one failed":           {cursor{first: 70 * second}.at(at(5, 50)), 30 * time.Second},
 		"nothing, and none was tried":   {cursor{}, 20 * time.Second},
 		"nothing, and the first failed": {cursor{first: 60 * second}, 40 * time.Second},
-		"the newest, by a clock ahead":  {cursor{anchor: at(6, 110)}, 20 * time.Second},
-		"some, by a clock ahead":        {cursor{anchor: at(5, 110)}, 0},
+		"the newest, by a clock ahead":  {cursor{}.at(at(6, 110)), 20 * time.Second},
+		"some, by a clock ahead":        {cursor{}.at(at(5, 110)), 0},
 	} {
 		l := lane{topic: heard, cursor: tc.cursor}
 		if got := l.waits(100 * second); got != tc.want {
@@ -231,7 +231,7 @@ func TestUndelivered(t *testing.T) {
 		}
 	}
 	some := &topic{known: true, head: at(7, 80), trimmed: at(5, 50)}
-	for _, c := range []cursor{{anchor: at(2, 20)}, {anchor: at(2, 20), first: 30 * second}, {}, {first: 30 * second}} {
+	for _, c := range []cursor{cursor{}.at(at(2, 20)), cursor{first: 30 * second}.at(at(2, 20)), {}, {first: 30 * second}} {
 		l := lane{topic: some, cursor: c}
 		if got := l.waits(100 * second); got != 50*time.Second {
 			t.Errorf("retention took what %+v waits for: %v", c, got)

@@ -20,13 +20,13 @@ const (
 	idle     state = iota // at the head of its topic, out of its lease, or paused
 	ready                 // in a queue
 	inFlight              // with a sender
-	waiting               // in the timers, until lane.due
+	waiting               // in scheduler.timers
 	parked                // waits for memory, or for a sender that a large body may have
 	gone                  // ended: a ring or a sender that still has it drops it
 )
 
-// lane is one subscription that has not ended. A million of them are kept, so it
-// is small and has few pointers. The lock of sharedScheduler guards it.
+// lane is one subscription that has not ended. A million of them are kept, so it is small, has few
+// pointers, and has the 160 bytes of a size class of Go. The lock of sharedScheduler guards it.
 type lane struct {
 	id              uuid.UUID
 	topic           *topic
@@ -34,7 +34,6 @@ type lane struct {
 	texts           string // the callback after host.origin, and the secret
 	expires         int64  // Unix nanoseconds
 	lease           int64  // the same; when it was verified, which names the lease
-	due             int64  // by clocks.mono; while waiting
 	cursor          cursor
 	cut             uint32 // where the secret begins in texts
 	timer           int32  // its place in scheduler.timers, or -1
@@ -42,10 +41,9 @@ type lane struct {
 	state           state
 	whole           bool // texts has the whole callback, which does not begin with host.origin
 	paused          bool // by the operator
-	retryAfter      bool // due comes from a Retry-After, and nothing shortens it
+	retryAfter      bool // its time in the timers comes from a Retry-After, and nothing shortens it
 }
 
-func (l *lane) dueAt() int64 { return l.due }
 func (l *lane) slot() *int32 { return &l.timer }
 
 // retrying reports whether the lane's next attempt is not the first of its
@@ -101,9 +99,14 @@ func (a anchor) same(b anchor) bool {
 	return a.position == b.position && (a.nonce == b.nonce || a.nonce == 0 || b.nonce == 0)
 }
 
-// cursor is a journal.Cursor in 80 bytes and without a pointer.
+// cursor is a journal.Cursor in 72 bytes and without a pointer. It has the fields of an anchor, and
+// not an anchor: that would end with an unused hole.
 type cursor struct {
-	anchor
+	position       journal.Position
+	nonce          journal.Nonce
+	seq            uint64
+	until          int64
+	untilNs        int32
 	nudge, attempt uint32
 	step           uint16
 	status         int16
@@ -113,18 +116,25 @@ type cursor struct {
 
 func packCursor(c journal.Cursor) cursor {
 	return cursor{
-		anchor: packAnchor(c.Anchor),
-		nudge:  c.Nudge, attempt: c.Attempt,
+		nudge: c.Nudge, attempt: c.Attempt,
 		step:       uint16(min(c.Step, math.MaxUint16)),
 		status:     int16(max(math.MinInt16, min(c.LastStatus, math.MaxInt16))),
 		generation: c.Generation,
 		next:       nanos(c.NextAttemptAt), first: nanos(c.FirstAttemptAt),
-	}
+	}.at(packAnchor(c.Anchor))
+}
+
+func (c cursor) anchor() anchor { return anchor{c.position, c.nonce, c.seq, c.until, c.untilNs} }
+
+// at is the cursor with another anchor.
+func (c cursor) at(a anchor) cursor {
+	c.position, c.nonce, c.seq, c.until, c.untilNs = a.position, a.nonce, a.seq, a.until, a.untilNs
+	return c
 }
 
 func (c cursor) unpack() journal.Cursor {
 	return journal.Cursor{
-		Generation: c.generation, Anchor: c.anchor.unpack(),
+		Generation: c.generation, Anchor: c.anchor().unpack(),
 		Nudge: c.nudge, Attempt: c.attempt, Step: uint32(c.step),
 		NextAttemptAt: instant(c.next), FirstAttemptAt: instant(c.first),
 		LastStatus: int(c.status),
@@ -134,9 +144,8 @@ func (c cursor) unpack() journal.Cursor {
 // moveTo is the cursor after the notification that ends at a was delivered or
 // passed over. The caller sets the step of the ladder.
 func (c cursor) moveTo(a anchor) cursor {
-	c.anchor = a
 	c.nudge, c.attempt, c.next, c.first = 0, 0, 0, 0
-	return c
+	return c.at(a)
 }
 
 // nanos is t in Unix nanoseconds, and 0 for the zero time.
@@ -197,6 +206,9 @@ func inHost(l *lane) *int32  { return &l.inHost }
 type byID []*lane
 
 func (b byID) find(id uuid.UUID) (int, bool) {
+	if n := len(b); n == 0 || bytes.Compare(b[n-1].id[:], id[:]) < 0 {
+		return n, false // while a shard is read
+	}
 	return slices.BinarySearchFunc(b, id, func(l *lane, id uuid.UUID) int { return bytes.Compare(l.id[:], id[:]) })
 }
 

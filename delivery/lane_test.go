@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -37,6 +38,13 @@ func TestTextsOfALane(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A lane fits into its size class: one byte more, and the next has 176.
+func TestLaneIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(lane{}); size > 160 {
+		t.Errorf("a lane has %d bytes, want 160 at most", size)
 	}
 }
 

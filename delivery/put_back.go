@@ -33,7 +33,7 @@ func (s *scheduler) giveBack(j job) {
 func (s *scheduler) atHead(j job) {
 	if t := j.lane.topic; t.headSets == j.headSets && j.stands() && t.behind(j.lane) {
 		// What was known is older than this lane's cursor.
-		s.setHead(t, j.cursor.anchor)
+		s.setHead(t, j.cursor.anchor())
 	}
 	s.putBack(j)
 }

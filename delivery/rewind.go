@@ -97,13 +97,13 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 			return errLost
 		}
 		var commits []subscriptions.Commit
-		f := j.lane.topic.tail.forkAt(j.cursor.anchor, func(f *fork) { commits = r.findFork(ctx, j, f) })
+		f := j.lane.topic.tail.forkAt(j.cursor.anchor(), func(f *fork) { commits = r.findFork(ctx, j, f) })
 		f.find()
 		r.commits.add(commits...)
 		switch {
 		case f.err != nil:
 			return f.err
-		case f.covers(j.cursor.anchor):
+		case f.covers(j.cursor.anchor()):
 			// The lane is new since the others went back, or findFork did not know that
 			// its entry is lost.
 			commits = nil
@@ -137,7 +137,7 @@ func (r *rewinder) stands(j *job) (ok bool) {
 // back all lanes of the topic that are known to be behind it. It returns the commits of that.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
 	t := j.lane.topic
-	f.err = r.searchFork(ctx, t, j.cursor.anchor, f)
+	f.err = r.searchFork(ctx, t, j.cursor.anchor(), f)
 	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
 	gap.Position, gap.Seq, gap.After = f.last.position, f.last.seq, f.to.unpack()
 	if f.err == nil {
@@ -223,7 +223,7 @@ func (r *rewinder) lost(ctx context.Context, t *topic, at anchor, entries []anch
 
 // goBack moves a lane back to f, if it is behind it, and adds the commit of that.
 func (r *rewinder) goBack(s *scheduler, l *lane, f *fork, to []subscriptions.Commit) []subscriptions.Commit {
-	if l.state == gone || !f.covers(l.cursor.anchor) || !r.owns(l) {
+	if l.state == gone || !f.covers(l.cursor.anchor()) || !r.owns(l) {
 		return to
 	}
 	return append(to, s.goBack(l, f.to))

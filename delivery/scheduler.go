@@ -82,7 +82,7 @@ func (j *job) health() health {
 // replayed: what was delivered from the old one does not move the new one.
 func (j *job) stands() bool {
 	l := j.lane
-	return l.state != gone && l.cursor.generation == j.cursor.generation && l.cursor.same(j.cursor.anchor)
+	return l.state != gone && l.cursor.generation == j.cursor.generation && l.cursor.anchor().same(j.cursor.anchor())
 }
 
 func newScheduler(o *Options, c clocks, n *limits, tr *troubles) scheduler {
@@ -130,7 +130,7 @@ func (s *scheduler) step() time.Duration {
 		wait = min(wait, s.timers.items[0].due-now.mono)
 	}
 	if len(s.hosts.probes.items) > 0 {
-		wait = min(wait, s.hosts.probes.items[0].probe-now.mono)
+		wait = min(wait, s.hosts.probes.items[0].due-now.mono)
 	}
 	return time.Duration(max(wait, 0))
 }
@@ -186,8 +186,8 @@ func (s *scheduler) enqueue(l *lane, reserved bool) {
 
 // waitUntil makes a lane wait, or wait until another time.
 func (s *scheduler) waitUntil(l *lane, at int64) {
-	l.state, l.due = waiting, at
-	s.timers.set(l)
+	l.state = waiting
+	s.timers.set(l, at)
 	if l.timer == 0 {
 		s.wake()
 	}

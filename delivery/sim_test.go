@@ -158,7 +158,7 @@ func (s *sim) remove(l *lane) {
 
 // at has something done later.
 func (s *sim) at(after time.Duration, do func()) {
-	s.events.set(&simEvent{due: s.d.sched.s.mono() + int64(after), timer: -1, do: do})
+	s.events.set(&simEvent{timer: -1, do: do}, s.d.sched.s.mono()+int64(after))
 }
 
 // run continues until nothing is left to do, or the time is over. Took returns how long an exchange
@@ -177,7 +177,7 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 			next = min(next, s.events.items[0].due)
 		}
 		if len(s.d.sched.s.hosts.probes.items) > 0 {
-			next = min(next, s.d.sched.s.hosts.probes.items[0].probe)
+			next = min(next, s.d.sched.s.hosts.probes.items[0].due)
 		}
 		if next == end {
 			return
@@ -293,10 +293,8 @@ func (s *sim) check() {
 
 // simEvent is something that is done at a time.
 type simEvent struct {
-	due   int64 // by Dispatcher.mono
 	timer int32
 	do    func()
 }
 
-func (e *simEvent) dueAt() int64 { return e.due }
 func (e *simEvent) slot() *int32 { return &e.timer }

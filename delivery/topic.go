@@ -23,4 +23,4 @@ type topic struct {
 
 // behind reports whether a lane of the topic has something to deliver, as far as
 // known.
-func (t *topic) behind(l *lane) bool { return t.known && !l.cursor.same(t.head) }
+func (t *topic) behind(l *lane) bool { return t.known && !l.cursor.anchor().same(t.head) }

@@ -42,7 +42,7 @@ func (s *scheduler) walkOn(t *topic, now reading) {
 		case l.state == waiting && l.wait(s.policy, now) == 0 && s.troubles.until(l, now.mono) == 0:
 			s.timers.drop(l)
 			s.place(l, now) // its troubles are over
-		case l.state == waiting && t.published && !l.retryAfter && l.due > soonest:
+		case l.state == waiting && t.published && !l.retryAfter && s.timers.due(l) > soonest:
 			s.waitUntil(l, soonest)
 		}
 		if t.published {
@@ -83,7 +83,7 @@ func (s *scheduler) reviveOn(h *host, now reading) {
 		if l.state != waiting || !unreachable(int(l.cursor.status)) {
 			continue
 		}
-		if at := now.mono + int64(float64(spread)*s.rnd()); at < l.due {
+		if at := now.mono + int64(float64(spread)*s.rnd()); at < s.timers.due(l) {
 			s.waitUntil(l, at)
 		}
 	}
