@@ -358,6 +358,9 @@ func (m *memory) List(_ context.Context, shard int, after uuid.UUID, limit int) 
 func (m *memory) Changed(_ context.Context, shard int, since uint64) ([]uuid.UUID, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if since == subscriptions.FromNow {
+		return nil, m.clock, nil
+	}
 	if since > m.clock {
 		return nil, 0, subscriptions.ErrChangesLost
 	}

@@ -290,14 +290,15 @@ func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
 	return t != nil && t.set == j.set && ss.applyRead(t, rec.Subscription)
 }
 
-// pageSize is how many records are read from the store at once.
-const pageSize = 1000
+// pageSize is how many records are read from the store at once. With Redis, each page lists the ids
+// of the whole shard.
+const pageSize = 4096
 
 // load makes lanes of all subscriptions of a shard that have not ended, and removes those that
 // it reads from unlisted, which may be nil.
 func (ss *shards) load(ctx context.Context, n int, t *tenure, unlisted map[uuid.UUID]struct{}) error {
 	// The counter is read before what it counts.
-	_, next, err := ss.store.Changed(ctx, n, 0)
+	_, next, err := ss.store.Changed(ctx, n, subscriptions.FromNow)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,10 @@ type Options struct {
 	// expired subscriptions, and counts them. Requests for other shards are stored, and
 	// their owner verifies them. It must be cheap; nil: all are owned.
 	Owns func(shard int) bool
+	// Starting reports whether the hub still reads the subscriptions of its first shards in order to
+	// deliver to them. Run reads no shard before that is done: the hub would be ready later. Nil: it
+	// is not starting.
+	Starting func() bool
 	// Live is the number of hubs that share the limits above. Each has its fraction, rounded
 	// up, for the requests that it accepts and the shards that it owns. Nil: 1.
 	Live func() int
@@ -143,6 +147,9 @@ func New(o Options) *Service {
 	}
 	if o.Owns == nil {
 		o.Owns = func(int) bool { return true }
+	}
+	if o.Starting == nil {
+		o.Starting = func() bool { return false }
 	}
 	if o.Live == nil {
 		o.Live = func() int { return 1 }

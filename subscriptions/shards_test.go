@@ -126,6 +126,28 @@ func TestHouseIsKeptForOwnShards(t *testing.T) {
 	})
 }
 
+// While the hub reads its subscriptions to deliver to them, nothing else reads them all. Then they are
+// counted.
+func TestSweepWaitsForTheStart(t *testing.T) {
+	var starting atomic.Bool
+	starting.Store(true)
+	virtual(t, Options{Starting: starting.Load}, func(t *testing.T, w *world) {
+		w.store.records[ID(topic, callback)] = Record{Subscription: &Subscription{
+			ID: ID(topic, callback), Topic: topic, Callback: callback, EndedAt: time.Now(), EndReason: EndExpired,
+		}}
+		defer w.run(t)()
+		elapse(time.Hour)
+		if c := w.Counts(); c.Ended != 0 {
+			t.Errorf("counted while the hub was starting: %+v", c)
+		}
+		starting.Store(false)
+		elapse(time.Second)
+		if c := w.Counts(); c.Ended != 1 {
+			t.Errorf("not counted after the start: %+v", c)
+		}
+	})
+}
+
 // HUB-13: each of several hubs enforces its part of the limits.
 func TestLimitsAreShared(t *testing.T) {
 	live := 4

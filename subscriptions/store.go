@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,10 @@ func (r Record) Change(id uuid.UUID, change func(Record) (Record, error)) (next 
 // too long ago, or the store lost its tail.
 var ErrChangesLost = errors.New("the store does not know any more which subscriptions changed")
 
+// FromNow is the counter value with which Registry.Changed returns no ids, but only the value to ask
+// with next time. To list a shard of many subscriptions once more would cost as much as to read them.
+const FromNow uint64 = math.MaxUint64
+
 // Registry reads and changes records. It may be shared between goroutines. The caller owns
 // the results.
 type Registry interface {
@@ -79,7 +84,7 @@ type Registry interface {
 	List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]Record, error)
 	// Changed returns the ids of a shard whose record was changed by Update, or
 	// ended by Commit, since the counter value since, and the value to ask with
-	// next time. With 0 it returns all ids. It may return ids that did not change.
+	// next time. With 0 it returns all ids, with FromNow none. It may return ids that did not change.
 	// ErrChangesLost: the store does not know since, so it does not know what was changed,
 	// deleted or lost.
 	Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error)

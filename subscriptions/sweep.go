@@ -13,8 +13,11 @@ import (
 const (
 	// sweepPause is the pause between two shards; a round takes some four minutes.
 	sweepPause = time.Second
-	// page is how many records are read at once.
-	page = 256
+	// startPause is how long the first round waits, again and again, while the hub is starting.
+	startPause = 100 * time.Millisecond
+	// page is how many records are read at once. With Redis, each page lists the ids of the whole
+	// shard.
+	page = 4096
 )
 
 // sweep sweeps the shards of this hub in turn until ctx ends. It ends subscriptions that
@@ -22,6 +25,11 @@ const (
 // does not have. It sweeps a newly acquired shard at once, so that limits and counts are
 // right, and drops the counts of a shard that this hub no longer owns.
 func (s *Service) sweep(ctx context.Context) {
+	for s.o.Starting() {
+		if !clock.Sleep(ctx, startPause) {
+			return
+		}
+	}
 	var swept [journal.Partitions]bool
 	for turn := 0; ; turn = (turn + 1) % journal.Partitions {
 		wait := sweepPause

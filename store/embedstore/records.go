@@ -158,6 +158,9 @@ func eachRecord(tx *boltfile.Tx, shard int, from []byte, fn func(key []byte) (bo
 // over 16,384 records of the shard behind, it returns all that are stored.
 func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
 	ids, next, all := r.feeds[shard].since(since)
+	if since == subscriptions.FromNow {
+		return nil, next, ctx.Err()
+	}
 	if !all {
 		return ids, next, ctx.Err()
 	}

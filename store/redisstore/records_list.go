@@ -50,12 +50,20 @@ func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []u
 	if since > 0 {
 		from = changeID(since)
 	}
-	changes, err := r.conn.client.XRange(ctx, k.changes, from, "+").Result()
+	var changes []redis.XMessage
+	if since == subscriptions.FromNow {
+		changes, err = r.conn.client.XRevRangeN(ctx, k.changes, "+", "-", 1).Result()
+	} else {
+		changes, err = r.conn.client.XRange(ctx, k.changes, from, "+").Result()
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the changes of shard %d: %w", shard, err)
 	}
 	if n := len(changes); n > 0 {
 		next = changeValue(changes[n-1].ID)
+	}
+	if since == subscriptions.FromNow {
+		return nil, next, nil
 	}
 	if since > 0 {
 		if len(changes) == 0 || changes[0].ID != from {

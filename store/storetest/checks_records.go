@@ -174,6 +174,9 @@ var recordChecks = []Check{
 		one := ask(zero, subs[0].ID, subs[1].ID, subs[2].ID)
 		got, _ := k.changed(shard, one)
 		k.same("ids when nothing changed", len(got), 0)
+		got, now := k.changed(shard, subscriptions.FromNow)
+		k.same("ids from now on", len(got), 0)
+		k.same("the value from now on", now, one)
 		c := subs[0].Cursor
 		c.Position++
 		k.commit(subscriptions.Commit{ID: subs[0].ID, Cursor: c, End: subscriptions.EndGone, EndedAt: at(9), Lease: subs[0].VerifiedAt})

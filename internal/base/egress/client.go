@@ -286,11 +286,48 @@ func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 
 // HostPortOf is HostPort of a URL as text; empty if it can't be parsed or names no host.
 func HostPortOf(rawURL string) string {
+	if host, ok := plainHostPort(rawURL); ok {
+		return host
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
 		return ""
 	}
 	return HostPort(u)
+}
+
+// plainHostPort is HostPortOf for URLs that need no parsing, as most: a hub that starts asks for each
+// subscription.
+func plainHostPort(rawURL string) (string, bool) {
+	authority, port := "", ""
+	if rest, ok := strings.CutPrefix(rawURL, "http://"); ok {
+		authority, port = rest, ":80"
+	} else if rest, ok := strings.CutPrefix(rawURL, "https://"); ok {
+		authority, port = rest, ":443"
+	}
+	end := strings.IndexAny(authority, "/?#")
+	if end < 0 {
+		end = len(authority)
+	}
+	for _, c := range []byte(authority[end:]) {
+		if c <= ' ' || c >= 0x7f || c == '%' {
+			return "", false
+		}
+	}
+	authority = authority[:end]
+	host, digits, explicit := strings.Cut(authority, ":")
+	if explicit {
+		port = ""
+	}
+	name := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' }
+	digit := func(c rune) bool { return c >= '0' && c <= '9' }
+	plain := host != "" && host[len(host)-1] != '.' && only(host, name) && explicit == (digits != "") && only(digits, digit)
+	return authority + port, plain
+}
+
+// only reports whether all characters of s are of a kind.
+func only(s string, is func(rune) bool) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0
 }
 
 // HostPort is the name under which Budget and others count requests to one host: lower case,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -382,4 +383,30 @@ func mustURL(t *testing.T, raw string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// What needs no parsing has the same host as if it were parsed.
+func TestPlainHostPort(t *testing.T) {
+	pieces := []string{
+		"http://", "https://", "HTTP://", "ftp://", "//", "h", "h.example", "H", "1.2.3.4", "[::1]", ".", "-", "_", "ü", ":", ":80", ":080", ":8443", ":x", "@",
+		"/", "/a", "?", "?q=1", "#", "#f", "%", "%41", "%zz", " ", "\t", "\x7f", "\\", "",
+	}
+	rnd, plain := rand.New(rand.NewPCG(1, 1)), 0
+	for range 200_000 {
+		raw := pieces[rnd.IntN(3)]
+		for range rnd.IntN(6) {
+			raw += pieces[rnd.IntN(len(pieces))]
+		}
+		got, ok := plainHostPort(raw)
+		if !ok {
+			continue
+		}
+		plain++
+		if u, err := url.Parse(raw); err != nil || u.Host == "" || HostPort(u) != got {
+			t.Fatalf("%q: %q, but parsed it is %v %v", raw, got, u, err)
+		}
+	}
+	if _, ok := plainHostPort("https://h.example/callback/1?a=b"); !ok || plain < 1000 {
+		t.Errorf("%d were plain", plain)
+	}
 }

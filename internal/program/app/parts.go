@@ -139,6 +139,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		MaxTotal:          a.cfg.MaxSubscriptions,
 		Timeout:           a.cfg.Timeout,
 		Owns:              shards.keeper.Owns,
+		Starting:          func() bool { return shards.keeper.Starting() != nil },
 		Live:              shards.keeper.Live,
 		Changed:           shards.dispatcher.Apply,
 		Clock:             a.clock,
