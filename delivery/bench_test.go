@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/post"
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -139,7 +141,104 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// threadTime is how long this thread has worked. A goroutine that asks has to be locked to it.
+func threadTime() time.Duration {
+	const rusageThread = 1
+	var u syscall.Rusage
+	_ = syscall.Getrusage(rusageThread, &u) // Linux has it
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // subscriptionOf is a live one that no store knows.
 func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscription)) subscriptions.Subscription {
 	return newMemory().subscribe(topic, callback, more...)
+}
+
+// How long the lock of the scheduler is held for a delivery, and for what: the lane becomes ready, a
+// sender starts it, the subscription is confirmed, the cursor moves, the lane is put back. One
+// operation is one delivery, and does no I/O. It counts processor time, which other programs do not
+// lengthen. The percentages are how much of the time the lock is held at the rate of so many cores, if
+// each makes rateOfCore deliveries a second.
+func BenchmarkLock(b *testing.B) {
+	const rateOfCore = 15_000
+	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {100, 1000, 100_000}, {1000, 10_000, 1_000_000}} {
+		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
+			bed := newBed(b)
+			bed.take()
+			for i := range c.lanes {
+				sub := subscriptions.Subscription{
+					Topic: fmt.Sprint("http://topic/", i%c.topics), Callback: fmt.Sprintf("http://h%d.example/%d", i%c.hosts, i),
+					ExpiresAt: time.Now().Add(time.Hour), Cursor: journal.Cursor{LastStatus: 204},
+				}
+				sub.ID = subscriptions.ID(sub.Topic, sub.Callback)
+				bed.d.Apply(sub)
+			}
+			q := bed.d.sched
+			topics := q.allTopics()
+			now := time.Now()
+			var spent [5]time.Duration
+			timed := func(of int, f func(*scheduler)) {
+				q.do(func(s *scheduler) {
+					start := threadTime()
+					f(s)
+					spent[of] += threadTime() - start
+				})
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			jobs := make([]delivery, 0, bed.d.o.MaxInflight)
+			n := uint64(0)
+			b.ResetTimer()
+			for done := 0; done < b.N; {
+				n++
+				timed(0, func(s *scheduler) {
+					for _, t := range topics {
+						s.setHead(t, anchor{position: journal.Position(n), nonce: journal.Nonce(n), seq: n})
+					}
+					for s.step() == 0 { // a hub releases the lock between two steps
+					}
+				})
+				entry := &body{anchor: anchor{position: journal.Position(n), nonce: journal.Nonce(n), seq: n}}
+				for {
+					jobs = jobs[:0]
+					timed(1, func(s *scheduler) {
+						for len(jobs) < cap(jobs) {
+							j, ok := s.pick()
+							if !ok {
+								break
+							}
+							jobs = append(jobs, delivery{job: j, body: entry, out: outcome{Result: Result{Status: 204}, limit: time.Minute}})
+						}
+					})
+					if len(jobs) == 0 {
+						break
+					}
+					each := func(f func(*scheduler, *delivery)) func(*scheduler) {
+						return func(s *scheduler) {
+							for i := range jobs {
+								f(s, &jobs[i])
+							}
+						}
+					}
+					timed(2, each(func(s *scheduler, d *delivery) { s.confirm(&d.job) }))
+					timed(3, each(func(s *scheduler, d *delivery) { s.decide(d, now) }))
+					timed(4, each(func(s *scheduler, d *delivery) { s.finish(d.job, d.out) }))
+					done += len(jobs)
+				}
+				if done >= b.N {
+					b.StopTimer()
+					var all time.Duration
+					for i, name := range []string{"ready", "pick", "confirm", "decide", "finish"} {
+						all += spent[i]
+						b.ReportMetric(float64(spent[i])/float64(done), "ns-"+name)
+					}
+					hold := all.Seconds() / float64(done)
+					b.ReportMetric(hold*1e9, "ns-held/delivery")
+					for _, cores := range []float64{16, 64} {
+						b.ReportMetric(100*hold*cores*rateOfCore, fmt.Sprintf("%%-at-%.0f-cores", cores))
+					}
+				}
+			}
+		})
+	}
 }

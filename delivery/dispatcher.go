@@ -159,7 +159,7 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
 // on; a subscription that comes or goes meanwhile may be left out.
 func (d *Dispatcher) Subscribers(topic string) (n int) {
 	if t := d.sched.topic(topic); t != nil {
-		now := d.sched.s.read().earliest
+		now := d.sched.clocks.read().earliest
 		d.sched.each(t.all, func(_ *scheduler, l *lane) {
 			if l.inForce(now) {
 				n++

@@ -124,7 +124,7 @@ func (r *lagReporter) measure(ctx context.Context) {
 	c := &lagWalk{failing: map[*host]*FailingHost{}}
 	look := lookAgain
 	for _, t := range r.sched.allTopics() { // in no order
-		now := r.sched.s.read().earliest
+		now := r.sched.clocks.read().earliest
 		before := c.LagSum
 		r.sched.each(t.all, func(_ *scheduler, l *lane) { c.count(l, now) })
 		if c.LagSum > before && look > 0 {

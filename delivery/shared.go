@@ -24,11 +24,32 @@ type sharedScheduler struct {
 	stopping bool
 	wake     chan struct{} // something for loop to do at once
 	s        scheduler
+
+	// clocks are read before the lock is acquired, because all senders wait for who has it. While
+	// it is locked, the scheduler's time stands still at now.
+	clocks clocks
+	locked bool
+	now    reading
 }
 
 func newSharedScheduler(s scheduler) *sharedScheduler {
-	q := &sharedScheduler{s: s, wake: make(chan struct{}, 1)}
+	q := &sharedScheduler{s: s, wake: make(chan struct{}, 1), clocks: s.clocks}
 	q.work.L = &q.mu
+	q.s.clocks = clocks{
+		mono: func() int64 {
+			if q.locked {
+				return q.now.mono
+			}
+			return q.clocks.mono()
+		},
+		wall: func() (now, earliest int64) {
+			if q.locked {
+				return q.now.wall, q.now.earliest
+			}
+			return q.clocks.wall()
+		},
+	}
+	q.s.turns.now, q.s.hosts.clocks = q.s.mono, q.s.clocks
 	wake := func() { poke(q.wake) }
 	q.s.signal, q.s.wake, q.s.hosts.wake = q.work.Signal, wake, wake
 	return q
@@ -44,15 +65,34 @@ func poke(wake chan<- struct{}) {
 
 // do calls f with the scheduler.
 func (q *sharedScheduler) do(f func(*scheduler)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	f(&q.s)
+}
+
+func (q *sharedScheduler) lock() {
+	now := q.clocks.read()
+	q.mu.Lock()
+	q.begin(now)
+}
+
+// begin stops the scheduler's time, which never goes back: another may have read the clocks later,
+// and got the lock earlier.
+func (q *sharedScheduler) begin(now reading) {
+	if q.locked = true; now.mono >= q.now.mono {
+		q.now = now
+	}
+}
+
+func (q *sharedScheduler) unlock() {
+	q.locked = false
+	q.mu.Unlock()
 }
 
 // next waits for the delivery whose turn it is. False: there will be none.
 func (q *sharedScheduler) next() (job, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	for !q.stopping {
 		if j, ok := q.s.pick(); ok {
 			if q.s.turns.more() {
@@ -60,7 +100,9 @@ func (q *sharedScheduler) next() (job, bool) {
 			}
 			return j, true
 		}
+		q.locked = false
 		q.work.Wait()
+		q.begin(q.clocks.read())
 	}
 	return job{}, false
 }
@@ -121,13 +163,13 @@ func (q *sharedScheduler) allTopics() (all []*topic) {
 // each calls f for lanes, in chunks. Between two chunks it releases the lock: a lane that comes
 // or goes meanwhile may be left out.
 func (q *sharedScheduler) each(lanes iter.Seq[*lane], f func(*scheduler, *lane)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	for i, l := range slices.Collect(lanes) {
 		if i%chunk == chunk-1 {
-			q.mu.Unlock()
+			q.unlock()
 			runtime.Gosched() // deliveries go on
-			q.mu.Lock()
+			q.lock()
 		}
 		if l.state != gone {
 			f(&q.s, l)

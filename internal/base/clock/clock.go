@@ -1,7 +1,9 @@
 package clock
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,12 +14,21 @@ const (
 	// Hold is how long a larger step has to last before it is believed. Of several steps in
 	// one direction, the part that has lasted is believed.
 	Hold = 2 * time.Hour
+	// drifted is how far the machine's clock may move away before the Clock looks closer.
+	drifted = time.Second
 )
+
+// disagreed says in Clock.agreed that the machine's clock is not believed at once.
+const disagreed = math.MinInt64
 
 // Clock tells the time of day. It may be shared between goroutines.
 type Clock struct {
 	wall func() time.Time
 	base time.Time // what the monotonic clock counts from
+
+	// agreed is steady in Unix nanoseconds, or disagreed. Several times a delivery the time is read,
+	// by all senders, and mostly without the lock.
+	agreed atomic.Int64
 
 	mu     sync.Mutex
 	steady time.Time // the time of day at base, as the Clock believes it
@@ -33,7 +44,9 @@ func New(wall func() time.Time) *Clock {
 	if wall == nil {
 		wall = time.Now
 	}
-	return &Clock{wall: wall, base: time.Now(), steady: wall().Round(0)}
+	c := &Clock{wall: wall, base: time.Now(), steady: wall().Round(0)}
+	c.agreed.Store(c.steady.UnixNano())
+	return c
 }
 
 // Now is the time of day, without a step of the machine's clock that has not lasted
@@ -75,6 +88,13 @@ func (c *Clock) Step() time.Duration {
 // Read returns Now, and what the machine's clock says. Neither has a monotonic
 // reading.
 func (c *Clock) Read() (steady, wall time.Time) {
+	if agreed := c.agreed.Load(); agreed != disagreed {
+		mono := time.Since(c.base)
+		wall = c.wall().Round(0)
+		if ahead := time.Duration(wall.UnixNano() - agreed - int64(mono)); ahead.Abs() <= drifted {
+			return wall, wall
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	mono := time.Since(c.base)
@@ -91,6 +111,7 @@ func (c *Clock) Read() (steady, wall time.Time) {
 	case ahead.Abs() <= followed:
 		c.step, c.least = 0, 0
 		c.steady = wall.Add(-mono)
+		c.agreed.Store(c.steady.UnixNano())
 		return wall, wall
 	case (ahead > 0) != (c.least > 0), c.least == 0: // a new one
 		c.least, c.since = ahead, mono
@@ -98,5 +119,6 @@ func (c *Clock) Read() (steady, wall time.Time) {
 		c.least = ahead
 	}
 	c.step = ahead
+	c.agreed.Store(disagreed)
 	return steady, wall
 }
