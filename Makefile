@@ -15,7 +15,7 @@ KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz fuzz-long nemesis soak alerts interop sources page image chart kube packages packaged release bench clean
+.PHONY: help build run test lint fmt vuln fuzz fuzz-long nemesis soak alerts interop sources page image chart kube packages packaged release bench measure scale clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,13 @@ kube: $(LINT) ## Install the Helm chart on a real API server of Kubernetes, whic
 
 bench: ## Run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
+
+measure: ## Run the benchmarks that docs/measurements.md quotes, for 20 minutes at most, and write its table; ONLY=regexp prints some, LONG=1 runs all at full size
+	@tools/need redis-server
+	$(GO) run ./test/measure $(if $(ONLY),-only '$(ONLY)') $(if $(LONG),-long)
+
+scale: ## Simulate all hubs of 10,000,000 subscriptions, one after the other (docs/scale.md)
+	$(GO) test -run '^$$' -bench 'Scale$$' -benchtime 1x -timeout 60m ./delivery
 
 clean: ## Remove what was built
 	rm -rf bin dist

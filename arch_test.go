@@ -148,6 +148,8 @@ var table = map[string]room{
 	"test/interop":   {layer: "4"},
 	"test/units":     {layer: "4"},
 	"test/docs":      {layer: "4"},
+	"test/measure":   {layer: "4"},
+	"test/scale":     {layer: "2", may: "cluster"},
 	"test/corpus":    {layer: "4"},
 }
 

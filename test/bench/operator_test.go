@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,17 +8,15 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/redistest"
 )
 
 const (
@@ -50,7 +47,7 @@ type place struct {
 }
 
 type subscriptionStore interface {
-	Update(ctx context.Context, id uuid.UUID, change func(subscriptions.Record) (subscriptions.Record, error)) (subscriptions.Record, error)
+	subscriptions.Registry
 	Close() error
 }
 
@@ -68,7 +65,10 @@ func inFolder(tb testing.TB) place {
 
 // inRedis is a place in a Redis of its own.
 func inRedis(b *testing.B) place {
-	redis := startRedis(b)
+	return inRedisAt(b, startRedis(b))
+}
+
+func inRedisAt(b *testing.B, redis *redistest.Server) place {
 	return place{func() subscriptionStore { return openRedis(b, redis) }, "--redis-url=" + redis.URL()}
 }
 
@@ -77,48 +77,24 @@ func inRedis(b *testing.B) place {
 func startLoaded(tb testing.TB, at place, n int, callbacks ...string) *app.App {
 	tb.Helper()
 	store := at.open()
-	var todo sync.WaitGroup
-	next := make(chan subscriptions.Subscription)
-	for range 4096 { // that wait for one commit together
-		todo.Go(func() {
-			for s := range next {
-				if _, err := store.Update(tb.Context(), s.ID, func(subscriptions.Record) (subscriptions.Record, error) {
-					return subscriptions.Record{Subscription: &s}, nil
-				}); err != nil {
-					tb.Error(err)
-				}
+	put(tb, store, func(yield func(subscriptions.Subscription) bool) {
+		for i := range n {
+			if !yield(subscribed(idleTopic, fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i), journal.Head{})) {
+				return
 			}
-		})
-	}
-	now := time.Now()
-	put := func(topic, callback string) {
-		next <- subscriptions.Subscription{
-			ID: subscriptions.ID(topic, callback), Topic: topic, Callback: callback, Secret: "a secret of " + callback,
-			CreatedAt: now, VerifiedAt: now, ExpiresAt: now.Add(24 * time.Hour),
-			Cursor: journal.Cursor{Generation: journal.MintGeneration(0, now)},
 		}
-	}
-	for i := range n {
-		put(idleTopic, fmt.Sprintf("http://h%d.example:8080/callback/%d", i%1000, i))
-	}
-	for _, c := range callbacks {
-		put(busyTopic, c)
-	}
-	close(next)
-	todo.Wait()
+		for _, c := range callbacks {
+			if !yield(subscribed(busyTopic, c, journal.Head{})) {
+				return
+			}
+		}
+	})
 	if err := store.Close(); err != nil {
 		tb.Fatal(err)
 	}
 	hub := startHub(tb, at.flag)
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		text := fetch(tb, "http://"+hub.AdminAddr()+"/metrics")
-		if strings.Contains(text, fmt.Sprintf("rshub_subscriptions{state=\"active\"} %d\n", n+len(callbacks))) {
-			return hub
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("the hub has not taken up its subscriptions:\n%s", text)
-		}
-	}
+	waitLoaded(tb, hub, n+len(callbacks))
+	return hub
 }
 
 func fetch(tb testing.TB, url string) string {

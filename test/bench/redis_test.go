@@ -80,12 +80,12 @@ func openRedis(b *testing.B, redis *redistest.Server) *redisstore.Store {
 	return store
 }
 
-// each does something for each of many values, many at a time.
-func each[T any](b *testing.B, values iter.Seq[T], do func(ctx context.Context, v T) error) {
+// each does something for each of many values, many at a time: so many wait for one commit together.
+func each[T any](b testing.TB, values iter.Seq[T], do func(ctx context.Context, v T) error) {
 	b.Helper()
 	var todo sync.WaitGroup
 	next := make(chan T)
-	for range 128 {
+	for range 1024 {
 		todo.Go(func() {
 			for v := range next {
 				if err := do(b.Context(), v); err != nil {
@@ -115,7 +115,7 @@ func subscribed(topic, callback string, head journal.Head) subscriptions.Subscri
 }
 
 // put stores subscriptions.
-func put(b *testing.B, store *redisstore.Store, subs iter.Seq[subscriptions.Subscription]) {
+func put(b testing.TB, store subscriptions.Registry, subs iter.Seq[subscriptions.Subscription]) {
 	b.Helper()
 	each(b, subs, func(ctx context.Context, s subscriptions.Subscription) error {
 		_, err := store.Update(ctx, s.ID, func(subscriptions.Record) (subscriptions.Record, error) {
