@@ -70,7 +70,7 @@ func (p *process) launch() error {
 		return nil
 	}
 	cmd := exec.CommandContext(context.Background(), p.args[0], p.args[1:]...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	cmd.Env = environment()
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		cmd.Stdout = cmd.Stderr // what it prints is of use beside its log
@@ -159,13 +159,18 @@ func (p *process) terminate() int {
 	return cmd.ProcessState.ExitCode()
 }
 
+// environment is that of all commands except rshub serve.
+func environment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "SSL_CERT_FILE=" + os.Getenv("SSL_CERT_FILE")}
+}
+
 // run runs a command to its end and returns its exit code and what it printed.
 func run(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	cmd.Env = environment()
 	var all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &all, &all
 	err := cmd.Run()
