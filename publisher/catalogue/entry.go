@@ -84,7 +84,7 @@ func checkPath(path string) error {
 // checkHash checks a list of digests, which may be empty.
 func checkHash(list string) error {
 	for element := range strings.FieldsSeq(list) {
-		if len(resourcesync.ParseHashes(element).Algorithms()) != 1 {
+		if resourcesync.ParseHashes(element) == (resourcesync.Digests{}) {
 			return fmt.Errorf("hash has %q; write an algorithm (md5, sha-1, sha-256, sha-384 or sha-512), a colon and the digest in hexadecimal digits", element)
 		}
 	}

@@ -104,7 +104,13 @@ func (s *Snapshot) Resources() iter.Seq2[Resource, error] { return s.ResourcesAf
 
 // ResourcesAfter yields the resources after a key, which need not be that of a resource.
 func (s *Snapshot) ResourcesAfter(after string) iter.Seq2[Resource, error] {
-	return paged(after, s.page)
+	return func(yield func(Resource, error) bool) {
+		var page []Resource // each has the memory of the one before
+		paged(after, func(at string) (_ []Resource, next string, more bool, err error) {
+			page, next, more, err = s.page(page[:0], at)
+			return page, next, more, err
+		})(yield)
+	}
 }
 
 // paged yields what is read in pages. Read gets where a page begins, and returns the page,
@@ -128,11 +134,9 @@ func paged[P, T any](begin P, read func(at P) (page []T, next P, more bool, err 
 	}
 }
 
-// page returns resources after a key, the last of their keys, and whether there are more.
-func (s *Snapshot) page(after string) (page []Resource, end string, more bool, err error) {
-	if after != "" { // the one before was full
-		page = make([]Resource, 0, pageSize)
-	}
+// page appends resources after a key. It also returns the last of their keys, and whether there are more.
+func (s *Snapshot) page(into []Resource, after string) (page []Resource, end string, more bool, err error) {
+	page = into
 	err = s.x.view(func(tx *boltfile.Tx) error {
 		c := tx.Bucket(bucketResources).Cursor()
 		for k, v := c.Seek([]byte(after + "\x00")); k != nil; k, v = c.Next() {
