@@ -195,7 +195,8 @@ func BenchmarkLock(b *testing.B) {
 					for _, t := range topics {
 						s.setHead(t, anchor{position: journal.Position(n), nonce: journal.Nonce(n), seq: n})
 					}
-					for s.step() == 0 { // a hub releases the lock between two steps
+					for s.step() == 0 {
+						continue // a hub releases the lock between two steps
 					}
 				})
 				entry := &body{anchor: anchor{position: journal.Position(n), nonce: journal.Nonce(n), seq: n}}

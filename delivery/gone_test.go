@@ -125,7 +125,7 @@ func (l late) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, erro
 func TestStaleReadAfterGone_HUB47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(o *Options) {
-			o.Subscriptions, o.CommitWindow = late{o.Subscriptions.(*memory), 2 * time.Second}, time.Second
+			o.Subscriptions, o.CommitWindow = late{o.Subscriptions.(*memory), 2 * time.Second}, time.Second //nolint:errcheck // newBed puts it there
 		})
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), answers(410))

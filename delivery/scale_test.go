@@ -149,6 +149,7 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, inFlight int, lasts 
 		}
 		for left > 0 {
 			for s.step() == 0 {
+				continue
 			}
 			for i := range flights[at] {
 				d := delivery{job: flights[at][i], body: entry, out: outcome{Result: Result{Status: 204}, duration: lasts, limit: time.Minute}}

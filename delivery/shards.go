@@ -73,6 +73,14 @@ type tenure struct {
 	again   map[uuid.UUID]struct{}
 }
 
+// touch has a subscription read again by the next sweep. It returns what touched says of its end. The caller has the
+// lock of the shard.
+func (t *tenure) touch(id uuid.UUID) (ended time.Time) {
+	ended = t.touched[id]
+	t.touched[id] = ended
+	return ended
+}
+
 // current is the shard's tenure; nil: the shard is not this hub's.
 func (s *shard) current() *tenure {
 	s.mu.Lock()
@@ -226,9 +234,7 @@ func (ss *shards) apply(s subscriptions.Subscription) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if t := of.tenure; t != nil && !t.yielding {
-		ended := t.touched[s.ID]
-		t.touched[s.ID] = ended
-		if ended.IsZero() || s.VerifiedAt.After(ended) { // else it was read before its end was stored
+		if ended := t.touch(s.ID); ended.IsZero() || s.VerifiedAt.After(ended) { // else it was read before its end was stored
 			ss.schedule(&s)
 		}
 	}
@@ -264,7 +270,7 @@ func (ss *shards) ending(id uuid.UUID, f func()) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if f(); of.tenure != nil {
-		of.tenure.touched[id] = of.tenure.touched[id]
+		of.tenure.touch(id)
 	}
 }
 

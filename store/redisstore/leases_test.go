@@ -86,7 +86,7 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local value = string.gsub(redis.call('HGET', KEYS[1], field), '%d%d%d%d%d%d%d%d%d%d%d%d%d', function(n) return string.format('%.0f', n + 1800000) end)
   redis.call('HSET', KEYS[1], field, value)
 end`
-	key := s.Leases.(*leases).conn.key
+	key := s.Leases.(*leases).conn.key //nolint:errcheck // it is nothing else
 	for _, name := range []string{key.nodes(nameHubs), key.owners(shards[0]), key.owners(shards[1])} {
 		server.Do(t, "EVAL", later, "1", name)
 	}

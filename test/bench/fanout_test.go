@@ -69,7 +69,7 @@ func BenchmarkFanOut(b *testing.B) { fanOut(b, startHub(b), func(work func()) { 
 // fanOut measures the fan-out of a hub. Around does the hub's part of a sample, and may measure
 // more of it.
 func fanOut(b *testing.B, hub *app.App, around func(work func())) {
-	receivers := startReceivers(b, hosts)
+	receivers := startReceivers(b)
 	topic := hub.HubURL() + "topic"
 	for i := range callbacks {
 		subscribe(b, hub.HubURL(), topic, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))

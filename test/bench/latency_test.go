@@ -100,7 +100,7 @@ func BenchmarkRedisPublishBesideFanOut(b *testing.B) {
 }
 
 func publishBeside(b *testing.B, hub *app.App) {
-	receivers := startReceivers(b, hosts)
+	receivers := startReceivers(b)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	busy, other := &source{topic: hub.HubURL() + "busy", hub: hub.HubURL(), until: begin}, &source{topic: hub.HubURL() + "other", hub: hub.HubURL(), until: begin}
 	for i := range besideCallbacks {

@@ -18,7 +18,7 @@ import (
 // POSTs to the same receivers as one of these samples. It runs once.
 func BenchmarkMillion(b *testing.B) {
 	const topics = 1000
-	receivers, at, n := startReceivers(b, hosts), inFolder(b), sized(1_000_000)
+	receivers, at, n := startReceivers(b), inFolder(b), sized(1_000_000)
 	topic := func(i int) string { return fmt.Sprintf("http://127.0.0.1:2/topic/%d", i%topics) }
 	store := at.open()
 	put(b, store, func(yield func(subscriptions.Subscription) bool) {

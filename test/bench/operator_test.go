@@ -169,7 +169,7 @@ func BenchmarkRedisFanOutWhileShown(b *testing.B) { fanOutWhile(b, inRedis(b), s
 // fanOutWhile measures the fan-out with and without the load that look begins and stop ends.
 func fanOutWhile(b *testing.B, at place, look func(tb testing.TB, operator string) (stop func())) {
 	b.Helper()
-	receivers := startReceivers(b, hosts)
+	receivers := startReceivers(b)
 	var urls []string
 	for i := range callbacks {
 		urls = append(urls, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))

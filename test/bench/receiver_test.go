@@ -84,7 +84,7 @@ type receivers struct {
 	hosts   []string
 }
 
-func startReceivers(b *testing.B, hosts int) *receivers {
+func startReceivers(b *testing.B) *receivers {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), receiverEnv+"="+strconv.Itoa(hosts))

@@ -37,7 +37,7 @@ func BenchmarkRedisFanOut(b *testing.B) {
 // subscriptions (a tenth of that without RSHUB_BENCH_FULL), as a ratio to the time with one
 // subscription. Earlier publishes have been delivered by then.
 func BenchmarkRedisPublish(b *testing.B) {
-	redis, receivers, n := startRedis(b), startReceivers(b, hosts), sized(100_000)
+	redis, receivers, n := startRedis(b), startReceivers(b), sized(100_000)
 	store := openRedis(b, redis)
 	const one, many = "http://127.0.0.1:2/one", "http://127.0.0.1:2/many"
 	put(b, store, func(yield func(subscriptions.Subscription) bool) {

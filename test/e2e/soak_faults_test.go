@@ -240,7 +240,7 @@ func (s *soak) forgetPongs(c *redistest.Nodes) {
 			s.t.Fatalf("the servers at the ports %v were last heard of in the future (does ss -K work here?)", slices.Sorted(maps.Keys(ahead)))
 		}
 		for port := range ahead {
-			//nolint:noctx,gosec // it takes a moment; a port of ours
+			//nolint:noctx // it takes a moment; a port of ours
 			_ = exec.Command("ss", "-K", "dport", "=", ":"+port).Run()
 		}
 	}

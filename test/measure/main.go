@@ -45,10 +45,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 	m := &measurement{machine: look(ctx), began: time.Now(), long: *long, done: make(map[string]figures)}
-	fmt.Fprintln(out, m.machine)
+	_, _ = fmt.Fprintln(out, m.machine)
 	for _, r := range rows {
 		if wanted.MatchString(r.name) && (*long || !r.long || *only != "") {
-			fmt.Fprintln(out, m.measure(ctx, r, goTest))
+			_, _ = fmt.Fprintln(out, m.measure(ctx, r, goTest))
 		}
 	}
 	if *only != "" {

@@ -29,7 +29,7 @@ func TestPage(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s has other tables; run: go test ./test/scale -update", page)
 	}
-	if err := os.WriteFile(page, want, 0o644); err != nil { //nolint:gosec // a page of the documentation
+	if err := os.WriteFile(page, want, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
