@@ -81,6 +81,17 @@ func TestFollowsFrameworkNotifications_DOC20(t *testing.T) {
 			t.Fatalf("it was answered %s", resp.Status)
 		}
 	}
+	documents := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.gets["/changelist.xml"] + s.gets["/resourcelist.xml"]
+	}
+	eventually(t, "the start is over", func() bool {
+		before := documents()
+		time.Sleep(300 * time.Millisecond)
+		all, err := c.Status()
+		return err == nil && len(all) == 1 && !all[0].SyncedAt.IsZero() && documents() == before
+	})
 	s.put("a", "second", 100) // which nobody pushes
 	time.Sleep(50 * time.Millisecond)
 	if read(dir, "a") != "first" {
