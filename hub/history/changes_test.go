@@ -37,7 +37,9 @@ type world struct {
 	away  *atomic.Bool  // the store does not answer
 	reads *atomic.Int64 // how often it was read
 	mute  *atomic.Bool  // its hints are lost
-	now   time.Time
+	// lost is the position of an entry that is lost, and still in pages that were read before; 0: none.
+	lost *atomic.Uint64
+	now  time.Time
 	// charge is Reader.Charge.
 	charge func(int64) error
 }
@@ -48,6 +50,14 @@ type awayStore struct {
 	away  atomic.Bool
 	reads atomic.Int64
 	mute  atomic.Bool
+	lost  atomic.Uint64
+}
+
+func (s *awayStore) Body(ctx context.Context, topic string, e journal.Entry) ([]byte, error) {
+	if lost := s.lost.Load(); lost > 0 && uint64(e.Position) == lost {
+		return nil, journal.ErrNotFound
+	}
+	return s.Memory.Body(ctx, topic, e)
 }
 
 func (s *awayStore) Hints(ctx context.Context) <-chan string {
@@ -68,6 +78,9 @@ func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor
 	if s.away.Load() {
 		return nil, errors.New("the store is away")
 	}
+	if lost := s.lost.Load(); lost > 0 && uint64(after.Position) == lost {
+		return nil, journal.ErrRolledBack
+	}
 	return s.Memory.Read(ctx, topic, after, most, maxBytes)
 }
 
@@ -75,7 +88,7 @@ func newWorld(t *testing.T) *world {
 	store := &awayStore{Memory: storetest.NewMemory()}
 	return &world{
 		Service: New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store}),
-		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, mute: &store.mute, now: minute(10_000),
+		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, mute: &store.mute, lost: &store.lost, now: minute(10_000),
 	}
 }
 

@@ -401,7 +401,7 @@ func (st *stream) items(f *follower, version uint64, items []item, next *cursor)
 		var unread int64
 		if it.gap == nil {
 			if what, unread, err = st.event(f.topic, &it.entry); err != nil {
-				it.gap = missing(&it.entry, err)
+				it.gap = st.missing(f.topic, &it.entry, err)
 			}
 			if err != nil && it.gap == nil {
 				f.again(version)
@@ -432,6 +432,22 @@ func (st *stream) items(f *follower, version uint64, items []item, next *cursor)
 		f.skipped = nil
 	}
 	return !f.pages.atEnd, nil
+}
+
+// missing returns the gap in place of an entry whose body is not there. Nil: err is another error, or the journal has
+// lost the entry since its page was read. Then a later turn tells that.
+func (st *stream) missing(topic string, e *journal.Entry, err error) *Gap {
+	gap := missing(e, err)
+	if gap == nil || gap.Reason != journal.GapRetention {
+		return gap
+	}
+	st.s.writers.rest()
+	defer st.s.writers.resume()
+	_, err = st.s.o.Journal.Read(st.ctx, topic, e.Anchor(), 1, 0)
+	if _, readsOn := journal.ReadOn(err); err != nil && !readsOn {
+		return nil
+	}
+	return gap
 }
 
 // room is for what a turn reads, and for small events that it writes together.

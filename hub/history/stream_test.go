@@ -536,3 +536,19 @@ func TestVanishedTopicIsNoEmptyGap_MEM01(t *testing.T) {
 		had.wantNotification(again)
 	})
 }
+
+// An entry that the journal lost after its page was read is no gap of retention: the stream waits for what the
+// journal has in its place.
+func TestLostBeforeItIsWritten_MEM01(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		tl := w.follow(c, "")
+		synctest.Wait()
+		w.mute.Store(true)
+		b := w.publish(minute(10), minute(20), "b")
+		w.lost.Store(uint64(b.Position))
+		time.Sleep(2 * sweepEvery)
+		w.lost.Store(0)
+		tl.wantNotification(b)
+	})
+}

@@ -92,11 +92,16 @@ func TestFollowerReadsCheaperDumps(t *testing.T) {
 		p.happens(destination.Copied, fmt.Sprintf("d%d/%d", i%9, i), "")
 	}
 	before := dataGets(s)
-	s.set("/changelist.xml", http.NotFound) // until all is there
+	there := make(chan struct{})
+	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		<-there // what comes of it, comes of all changes
+		http.Error(w, "", http.StatusServiceUnavailable)
+	})
 	d.change(0, 120, true)
 	d.change(120, 200, true)
 	d.change(200, 250, false)
 	s.set("/changelist.xml", nil)
+	close(there)
 	for i := range 250 {
 		p.happens(destination.Copied, fmt.Sprintf("d%d/%d", i%9, i), "")
 	}
