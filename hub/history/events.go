@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"time"
 	"unicode/utf8"
 
@@ -132,19 +131,4 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 		n.DocumentBase64 = body
 	}
 	return event(NameNotification, n), nil
-}
-
-// missing returns the gap in place of an entry whose body is not there; nil: err is another
-// error.
-func missing(e *journal.Entry, err error) *Gap {
-	reason := ""
-	switch {
-	case errors.Is(err, journal.ErrNotFound):
-		reason = journal.GapRetention
-	case errors.Is(err, journal.ErrDamaged):
-		reason = journal.GapDamaged
-	default:
-		return nil
-	}
-	return &Gap{From: e.From, Until: e.Until, Reason: reason}
 }

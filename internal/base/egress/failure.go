@@ -86,7 +86,7 @@ func (e *BudgetError) Error() string {
 type CertificateError struct{ Err error }
 
 func (e *CertificateError) Error() string {
-	return e.Err.Error() + ": the certificate is the server's to mend, unless its authority belongs into --ca-file"
+	return e.Err.Error() + ": the certificate is the server's to mend, unless its authority is to be trusted here (SSL_CERT_FILE; for a hub --ca-file)"
 }
 
 // Unwrap returns the error of crypto/x509.
