@@ -120,7 +120,7 @@ type parcel struct {
 	packages    []resourcesync.Entry
 	single      cost // of the changes in the interval, one by one
 	chosen      bool
-	failed      bool
+	done        bool // closed; they are not opened again
 	opened      []*openedPackage
 	has         map[key][]packedEntry // once it is open
 }
@@ -215,9 +215,12 @@ func (p *parcels) read(ctx context.Context, address string) error {
 	return nil
 }
 
-// choose chooses the packages that cost less than their changes, or any that have one. It returns
-// what they cost, and what they spare.
+// choose chooses the packages that cost less than their changes, or any that have one, besides
+// those that are chosen. It returns what they cost, and what they spare.
 func (p *parcels) choose(wants map[key]lackingChange, whatever bool) (used, spared cost) {
+	for _, g := range p.groups {
+		g.single = cost{}
+	}
 	for _, w := range wants {
 		i, found := slices.BinarySearchFunc(p.groups, w.at, func(g *parcel, at time.Time) int { return g.from.Compare(at) })
 		if !found {
@@ -229,7 +232,8 @@ func (p *parcels) choose(wants map[key]lackingChange, whatever bool) (used, spar
 	}
 	for _, g := range p.groups {
 		c, known := ofPackages(g.packages)
-		if g.chosen = g.single.requests > 0 && (whatever || known && c.lessThan(g.single)); g.chosen {
+		if !g.chosen && !g.done && g.single.requests > 0 && (whatever || known && c.lessThan(g.single)) {
+			g.chosen = true
 			used, spared = used.add(c), spared.add(g.single)
 		}
 	}
@@ -267,7 +271,7 @@ func (p *parcels) fill(ctx context.Context, wants []desired) {
 		}
 		for i := range wants {
 			w := &wants[i]
-			if !g.chosen || g.failed || w.open != nil || w.change.Removes() || !g.spans(w.changedAt) {
+			if !g.chosen || w.open != nil || w.change.Removes() || !g.spans(w.changedAt) {
 				continue
 			}
 			if err := p.open(ctx, g); err != nil {
@@ -299,14 +303,12 @@ func (p *parcels) open(ctx context.Context, g *parcel) error {
 	for i := range g.packages {
 		o, err := p.s.lists.openPackage(ctx, &g.packages[i], resourcesync.ChangeDumpManifest)
 		if err != nil {
-			g.failed = true
 			p.closeOne(ctx, g)
 			return err
 		}
 		g.opened = append(g.opened, o)
 		for w, err := range packed(p.set, o.DumpReader, p.s.o.MaxEntries) {
 			if err != nil {
-				g.failed = true
 				p.closeOne(ctx, g)
 				return err
 			}
@@ -323,7 +325,7 @@ func (p *parcels) closeOne(ctx context.Context, g *parcel) {
 	for _, o := range g.opened {
 		o.close(ctx)
 	}
-	g.opened, g.has, g.chosen = nil, nil, false
+	g.opened, g.has, g.chosen, g.done = nil, nil, false, true
 }
 
 // close closes all packages.

@@ -105,7 +105,8 @@ func TestFollowerReadsCheaperDumps(t *testing.T) {
 	for i := range 250 {
 		p.happens(destination.Copied, fmt.Sprintf("d%d/%d", i%9, i), "")
 	}
-	if n := dataGets(s) - before; n != 50 || p.asked("/part0.zip") != 1 || p.asked("/part1.zip") != 1 {
+	// The changes come in several batches, and a batch of a few is fetched one by one.
+	if n := dataGets(s) - before; n < 50 || n >= 60 || p.asked("/part0.zip") != 1 || p.asked("/part1.zip") != 1 {
 		t.Errorf("%d resources were requested, and packages %d and %d times", n, p.asked("/part0.zip"), p.asked("/part1.zip"))
 	}
 	p.same()

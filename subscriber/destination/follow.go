@@ -321,7 +321,7 @@ func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.S
 }
 
 // parcelsFor returns the packages for changes that were read from lists. Those of the changes before them stay open
-// as long as they have any of them.
+// as long as they have any of them, and others of the same Change Dump may join them.
 func (f *follower) parcelsFor(ctx context.Context, set namedSet, batch []subscriber.Change) *parcels {
 	was, _ := f.parcels.LoadAndDelete(set.name)
 	from, _ := was.(*parcels)
@@ -330,8 +330,13 @@ func (f *follower) parcelsFor(ctx context.Context, set namedSet, batch []subscri
 		from.close(ctx)
 		from = nil
 	}
-	if repaired && from == nil {
-		from = f.syncer.dumpsFor(ctx, set, changed(set, slices.Values(batch)), newTally(f.o.Source))
+	changes := changed(set, slices.Values(batch))
+	switch {
+	case from != nil:
+		wants, _ := f.syncer.lacking(changes)
+		from.choose(wants, f.o.Changes == ChangesDump)
+	case repaired:
+		from = f.syncer.dumpsFor(ctx, set, changes, newTally(f.o.Source))
 	}
 	if from != nil {
 		f.parcels.Store(set.name, from)
