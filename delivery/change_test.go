@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -232,6 +234,31 @@ func TestRenewalMidFlight(t *testing.T) {
 			t.Errorf("stored %+v", s.Cursor)
 		}
 	})
+}
+
+// Renewals come at any moment of an exchange, and each has the callback and the secret as they were when it began. The
+// race detector sees who reads them later.
+func TestRenewalsDuringExchanges(t *testing.T) {
+	const entries = 100
+	b := newBed(t)
+	sub := b.subscribe(topicA, cb(0), func(s *subscriptions.Subscription) { s.Secret = "0" })
+	for n := range entries {
+		b.publish(t, topicA, fmt.Append(nil, n))
+	}
+	b.run()
+	for end, n := time.Now().Add(20*time.Second), 1; b.d.Stats().Delivered < entries && time.Now().Before(end); n++ {
+		sub.Secret = strings.Repeat("0", n%200)
+		b.d.Apply(sub)
+	}
+	b.end()
+	for _, r := range b.everything() {
+		if r.url != cb(0) {
+			t.Errorf("a delivery to %.100s", r.url)
+		}
+	}
+	if got := len(b.at(cb(0))); got != entries {
+		t.Errorf("%d deliveries", got)
+	}
 }
 
 // A renewal with the same secret keeps the cursor: nothing is delivered again

@@ -19,9 +19,9 @@ func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 	return ok
 }
 
-// confirm reports whether j may be delivered. It copies to j the lease and the secret that are in
-// force.
+// confirm reports whether j may be delivered. It copies to j the lease, the callback and the secret that
+// are in force, because the lane may get others during the exchange.
 func (s *scheduler) confirm(j *job) bool {
-	j.lease, j.secret = j.lane.lease, j.lane.secret()
+	j.lease, j.texts = j.lane.lease, j.lane.texts
 	return j.set.delivers() && j.stands() && j.lane.inForce(s.read().earliest)
 }

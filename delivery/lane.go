@@ -31,15 +31,13 @@ type lane struct {
 	id              uuid.UUID
 	topic           *topic
 	host            *host
-	texts           string // the callback after host.origin, and the secret
-	expires         int64  // Unix nanoseconds
-	lease           int64  // the same; when it was verified, which names the lease
+	texts           texts
+	expires         int64 // Unix nanoseconds
+	lease           int64 // the same; when it was verified, which names the lease
 	cursor          cursor
-	cut             uint32 // where the secret begins in texts
-	timer           int32  // its place in scheduler.timers, or -1
-	inTopic, inHost int32  // its places among the lanes of topic and host
+	timer           int32 // its place in scheduler.timers, or -1
+	inTopic, inHost int32 // its places among the lanes of topic and host
 	state           state
-	whole           bool // texts has the whole callback, which does not begin with host.origin
 	paused          bool // by the operator
 	retryAfter      bool // its time in the timers comes from a Retry-After, and nothing shortens it
 }
@@ -52,22 +50,36 @@ func (l *lane) retrying() bool { return l.cursor.attempt > 0 }
 
 // set copies what a lane needs of a subscription, except the cursor.
 func (l *lane) set(s *subscriptions.Subscription) {
-	if l.texts == "" || l.secret() != s.Secret {
-		rest, ok := strings.CutPrefix(s.Callback, l.host.origin)
-		l.texts, l.cut, l.whole = rest+s.Secret, uint32(len(rest)), !ok //nolint:gosec // the length of a URL
+	if l.texts == (texts{}) || l.texts.secret() != s.Secret {
+		l.texts = newTexts(s.Callback, s.Secret, l.host.origin)
 	}
 	l.expires, l.lease = nanos(s.ExpiresAt), nanos(s.VerifiedAt)
 	l.paused = !s.PausedAt.IsZero()
 }
 
-func (l *lane) secret() string { return l.texts[l.cut:] }
+// callback returns the callback as it was given.
+func (l *lane) callback() string { return l.texts.callback(l.host.origin) }
+
+// texts are the callback and the secret of a lane. A copy stays as it is when the lane gets others.
+type texts struct {
+	both  string // the callback after the origin of its host, and the secret
+	cut   uint32 // where the secret begins
+	whole bool   // both has the whole callback, which does not begin with that origin
+}
+
+func newTexts(callback, secret, origin string) texts {
+	rest, ok := strings.CutPrefix(callback, origin)
+	return texts{rest + secret, uint32(len(rest)), !ok} //nolint:gosec // the length of a URL
+}
+
+func (t texts) secret() string { return t.both[t.cut:] }
 
 // callback returns the callback as it was given.
-func (l *lane) callback() string {
-	if l.whole {
-		return l.texts[:l.cut]
+func (t texts) callback(origin string) string {
+	if t.whole {
+		return t.both[:t.cut]
 	}
-	return l.host.origin + l.texts[:l.cut]
+	return origin + t.both[:t.cut]
 }
 
 // inForce reports whether the lane may get deliveries at now, in Unix nanoseconds.

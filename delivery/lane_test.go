@@ -33,8 +33,8 @@ func TestTextsOfALane(t *testing.T) {
 				} else {
 					s.lane(sub.ID).set(&sub)
 				}
-				if l := s.lane(sub.ID); l.callback() != callback || l.secret() != secret {
-					t.Errorf("after %q, %q with %q became %q with %q", callbacks[0], callback, secret, l.callback(), l.secret())
+				if l := s.lane(sub.ID); l.callback() != callback || l.texts.secret() != secret {
+					t.Errorf("after %q, %q with %q became %q with %q", callbacks[0], callback, secret, l.callback(), l.texts.secret())
 				}
 			}
 		}

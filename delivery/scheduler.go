@@ -65,8 +65,8 @@ type job struct {
 	cursor   cursor
 	headSets uint64 // of the lane's topic
 	// From confirm on: the lane's when the exchange began.
-	lease  int64
-	secret string
+	lease int64
+	texts texts
 }
 
 // health is that of the job's host when it was picked.
