@@ -146,6 +146,9 @@ func (m *nemesis) run(faults []fault) {
 	if m.calm != nil {
 		m.calm()
 	}
+	if m.c.trims {
+		m.outgrow(failed)
+	}
 	cancel()
 	running.Wait()
 	close(failed)
@@ -158,6 +161,23 @@ func (m *nemesis) run(faults []fault) {
 	}
 	m.t.Logf("%d notifications in %v, with faults: %.0f a minute", published, raged.Round(time.Second), float64(published)/raged.Minutes())
 	m.converge()
+}
+
+// outgrow waits until each Source has published more than hubs keep that trim, however slow the machine is, or has
+// failed.
+func (m *nemesis) outgrow(failed <-chan error) {
+	m.t.Helper()
+	const enough = 30
+	eventually(m.t, patience, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, t := range m.c.topics {
+			if len(t.intervals) < enough && len(failed) == 0 {
+				return fmt.Errorf("%s has %d notifications, and the run needs %d", t.url, len(t.intervals), enough)
+			}
+		}
+		return nil
+	})
 }
 
 func (m *nemesis) must(err error) {
@@ -174,6 +194,10 @@ func (m *nemesis) converge() {
 	ctx := context.WithoutCancel(m.t.Context())
 	var c *chronicle
 	var complaints []string
+	last := time.Now().Add(time.Hour)
+	if end, ok := m.t.Deadline(); ok {
+		last = end.Add(-20 * time.Second) // what is wrong has to be said before the test is ended
+	}
 	arrived, deadline := 0, time.Now().Add(patience)
 	for {
 		var err error
@@ -187,7 +211,7 @@ func (m *nemesis) converge() {
 		} else {
 			complaints = []string{err.Error()}
 		}
-		if time.Now().After(deadline) {
+		if now := time.Now(); now.After(deadline) || now.After(last) {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)
