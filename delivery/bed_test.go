@@ -219,13 +219,14 @@ type bed struct {
 	stop func() error // ends Run and returns its error
 }
 
-// newBed makes a bed without jitter. The functions change its options.
+// newBed makes a bed without jitter. The functions change its options. It sweeps once a minute, since hours pass in
+// many tests.
 func newBed(t testing.TB, more ...func(*Options)) *bed {
 	t.Helper()
 	b := &bed{memory: newMemory(), wire: newWire(), t: t}
 	o := Options{
 		Journal: b.memory, Subscriptions: b.memory, Client: over(b.wire), HubURL: "https://hub.example/",
-		Drain: 15 * time.Second, Rand: func() float64 { return 0.5 },
+		Drain: 15 * time.Second, Rand: func() float64 { return 0.5 }, Sweep: time.Minute,
 	}
 	for _, f := range more {
 		f(&o)
@@ -237,6 +238,9 @@ func newBed(t testing.TB, more ...func(*Options)) *bed {
 	b.stop = func() error { return nil }
 	return b
 }
+
+// sweeping has a bed sweep as often as a hub does.
+func sweeping(o *Options) { o.Sweep = 0 }
 
 // readFrom has all parts use another journal.
 func (b *bed) readFrom(j Journal) {

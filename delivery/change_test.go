@@ -95,7 +95,7 @@ func TestClockThatComesBackHeals(t *testing.T) {
 // after a confirmed unsubscribe nothing is sent (HUB-49).
 func TestSweepDoesNotReviveEnded_HUB49(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		sub := b.subscribe(topicA, cb(0))
 		ended := sub
 		ended.EndedAt = time.Now()

@@ -206,7 +206,7 @@ func TestHeadIsReadOnce(t *testing.T) {
 // subscriptions.
 func TestSweepIsTheGuarantee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		b.mute = true
 		sub := b.subscribe(topicA, cb(0))
 		b.run()

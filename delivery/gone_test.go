@@ -53,7 +53,7 @@ func TestRenewalAfterGone_HUB47_Invariant4(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, func(o *Options) { o.CommitWindow, o.Policy.First = 10*time.Second, time.Millisecond })
+				b := newBed(t, sweeping, func(o *Options) { o.CommitWindow, o.Policy.First = 10*time.Second, time.Millisecond })
 				sub := b.subscribe(topicA, cb(0))
 				b.set(cb(0), inTurn(answers...))
 				one, two := b.publish(t, topicA, []byte("one")), b.publish(t, topicA, []byte("two"))
@@ -86,7 +86,7 @@ func TestRenewalAfterGone_HUB47_Invariant4(t *testing.T) {
 func TestRenewalDuringAnExchange_HUB47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcomes []string
-		b := newBed(t, func(o *Options) { o.Event = func(e Event) { outcomes = append(outcomes, e.Outcome) } })
+		b := newBed(t, sweeping, func(o *Options) { o.Event = func(e Event) { outcomes = append(outcomes, e.Outcome) } })
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), func(r *http.Request, body []byte) (*http.Response, error) {
 			_, _ = takes(5*time.Second)(r, body) // it ends at the instant of a sweep
@@ -124,7 +124,7 @@ func (l late) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, erro
 // read of the sweep nor a hint.
 func TestStaleReadAfterGone_HUB47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) {
+		b := newBed(t, sweeping, func(o *Options) {
 			o.Subscriptions, o.CommitWindow = late{o.Subscriptions.(*memory), 2 * time.Second}, time.Second //nolint:errcheck // newBed puts it there
 		})
 		sub := b.subscribe(topicA, cb(0))
@@ -154,7 +154,7 @@ func TestStaleReadAfterGone_HUB47(t *testing.T) {
 // still says that the subscription is in force.
 func TestGoneIsRememberedUntilStored_HUB47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), answers(410))
 		b.publish(t, topicA, []byte("one"))
@@ -186,7 +186,7 @@ func TestGoneIsRememberedUntilStored_HUB47(t *testing.T) {
 // the generation is another, the lease is not (invariant 5).
 func TestGoneAfterARollback_Invariant5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		sub := b.subscribe(topicA, cb(0))
 		b.run()
 		defer b.end()
@@ -211,7 +211,7 @@ func TestGoneAfterARollback_Invariant5(t *testing.T) {
 // failure yet, nor what was delivered before it.
 func TestRenewalOverUncommittedFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.CommitWindow, o.Policy.First = 10*time.Minute, time.Hour })
+		b := newBed(t, sweeping, func(o *Options) { o.CommitWindow, o.Policy.First = 10*time.Minute, time.Hour })
 		sub := b.subscribe(topicA, cb(0))
 		b.set(cb(0), inTurn(200, 500))
 		one, two := b.publish(t, topicA, []byte("one")), b.publish(t, topicA, []byte("two"))

@@ -18,7 +18,7 @@ import (
 func TestLostSubscriptionsGetNothing(t *testing.T) {
 	for name, swept := range map[string]bool{"after a sweep": true, "before it": false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBed(t)
+			b := newBed(t, sweeping)
 			kept, _ := b.two()
 			lists := &failing{memory: b.memory, shard: shardOf(kept)}
 			b.d.shards.store = lists

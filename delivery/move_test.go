@@ -18,7 +18,7 @@ import (
 // has two exchanges with one subscription.
 func TestShardsGoToAndFro(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := newBed(t), newBed(t)
+		a, b := newBed(t, sweeping), newBed(t, sweeping)
 		b.memory, b.wire = a.memory, a.wire
 		b.readFrom(a.memory)
 		b.d.shards.store, b.d.sender.client.poster = a.memory, over(a.wire)

@@ -54,7 +54,7 @@ func (p *polled) poll(ctx context.Context, partitions, shards map[int]uint64) (m
 func TestSweepAsksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &polled{}
-		b := newBed(t, func(o *Options) {
+		b := newBed(t, sweeping, func(o *Options) {
 			m, ok := o.Journal.(*memory)
 			if !ok {
 				t.Fatal("another store")

@@ -42,7 +42,7 @@ func (b *bed) two() (one, other subscriptions.Subscription) {
 // or a sweep found them, and to no others.
 func TestOnlyTakenShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		mine, other := b.two()
 		b.runAlone()
 		defer b.end()
@@ -76,7 +76,7 @@ func TestOnlyTakenShards(t *testing.T) {
 // Only the counters of what a hub has are asked for.
 func TestSweepAsksForItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		mine, _ := b.two()
 		counted := &counting{memory: b.memory, changes: map[int]int{}, changed: map[int]int{}}
 		b.readFrom(counted)
@@ -126,7 +126,7 @@ func (c *counting) Changed(ctx context.Context, n int, since uint64) ([]uuid.UUI
 // owner continues after them.
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour }) // nothing is stored but by a flush
+		b := newBed(t, sweeping, func(o *Options) { o.CommitWindow = time.Hour }) // nothing is stored but by a flush
 		mine, other := b.two()
 		b.set(mine.Callback, takes(5*time.Second))
 		b.run()
@@ -164,7 +164,7 @@ func TestYieldCutsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []Event
 		var mu sync.Mutex
-		b := newBed(t, func(o *Options) {
+		b := newBed(t, sweeping, func(o *Options) {
 			o.Event = func(e Event) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -199,7 +199,7 @@ func TestYieldCutsOff(t *testing.T) {
 // at once, and although the store stands still.
 func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		mine, other := b.two()
 		var cause atomic.Value
 		b.set(mine.Callback, func(r *http.Request, body []byte) (*http.Response, error) {
@@ -239,7 +239,7 @@ func TestCut(t *testing.T) {
 // hub from being ready until it is given up.
 func TestTakeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		mine, other := b.two()
 		broken := &slowList{memory: b.memory}
 		b.d.shards.store = broken
@@ -293,7 +293,7 @@ func (s *slowList) List(ctx context.Context, shard int, after uuid.UUID, limit i
 // A change that Apply reports while a shard is read wins over what was read (HUB-49).
 func TestTakeDoesNotReviveEnded_HUB49(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, sweeping)
 		sub := b.subscribe(topicA, cb(0))
 		stale := &staleList{memory: b.memory, then: func() {
 			ended := sub
@@ -328,7 +328,7 @@ func (s *staleList) List(ctx context.Context, shard int, after uuid.UUID, limit 
 func TestRequestsAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var found atomic.Int64
-		b := newBed(t, func(o *Options) {
+		b := newBed(t, sweeping, func(o *Options) {
 			o.Found = func(rec subscriptions.Record) {
 				if rec.Request.Topic == topicA {
 					found.Add(1)
@@ -368,7 +368,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lease atomic.Bool
 		lease.Store(true)
-		b := newBed(t, func(o *Options) { o.Owns = func(int) bool { return lease.Load() } })
+		b := newBed(t, sweeping, func(o *Options) { o.Owns = func(int) bool { return lease.Load() } })
 		b.subscribe(topicA, cb(0))
 		b.run()
 		defer b.end()
@@ -390,7 +390,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 // The results of a shard's exchanges right before ctx ends are stored as well.
 func TestYieldStoresWhenCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })
+		b := newBed(t, sweeping, func(o *Options) { o.CommitWindow = time.Hour })
 		mine, _ := b.two()
 		n := shardOf(mine)
 		b.runAlone()
@@ -418,7 +418,7 @@ func TestYieldStoresWhenCutOff(t *testing.T) {
 // were not stored yet.
 func TestTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.CommitWindow = time.Hour })
+		b := newBed(t, sweeping, func(o *Options) { o.CommitWindow = time.Hour })
 		mine, _ := b.two()
 		b.runAlone()
 		defer b.end()
