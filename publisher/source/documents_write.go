@@ -2,7 +2,6 @@ package source
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -61,7 +62,8 @@ func (s *shelf) draft(at, mediaType string, done func(document)) (*draft, error)
 			_ = d.CloseWithError(err) // the first error says more
 			return nil, err
 		}
-		// The fastest level, because a list of a million resources is written often.
+		// A list of a million resources is written often: so the fastest level, of a library that
+		// takes a third of the time of the standard one for no more bytes.
 		d.zipped = bufio.NewWriterSize(d.packed, writeBuffer)
 		d.zip, _ = gzip.NewWriterLevel(d.zipped, gzip.BestSpeed) // fails only for an unknown level
 		d.out = io.MultiWriter(d.buf, d.hasher, d.zip)

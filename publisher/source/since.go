@@ -1,7 +1,6 @@
 package source
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/rshub/rshub/internal/base/negotiate"
 	"github.com/rshub/rshub/publisher"

@@ -24,6 +24,7 @@ const (
 	besideCallbacks = 200
 	besideStreams   = 2_000
 	besidePairs     = 5
+	besideTopics    = 20
 	strangers       = 100
 )
 
@@ -91,11 +92,10 @@ func called(b *testing.B, hub *app.App, topic string) *latencies {
 	return l
 }
 
-// listened are streams of a topic in this process.
-func listened(b *testing.B, hub *app.App, request []byte) *latencies {
+// listen opens streams of a topic in this process.
+func (l *latencies) listen(b *testing.B, hub *app.App, request []byte, streams int) {
 	b.Helper()
-	l := new(latencies)
-	for range besideStreams {
+	for range streams {
 		c, err := net.Dial("tcp", address(b, hub)) //nolint:noctx // it is closed at the end
 		if err != nil {
 			b.Fatal(err)
@@ -118,16 +118,29 @@ func listened(b *testing.B, hub *app.App, request []byte) *latencies {
 			}
 		}()
 	}
-	return l
 }
 
 // BenchmarkCallbacksAndStreams is the 99th percentile of the time from publish to callbacks at half of their
-// full rate, and to streams with an event a second, both at once as a ratio to each alone.
+// full rate, and to streams with an event a second, both at once as a ratio to each alone: streams of one topic, all
+// of which have their event at the same moment, and streams of several topics, whose events are spread over the second.
 func BenchmarkCallbacksAndStreams(b *testing.B) {
-	hub, streamed, request := streamed(b)
-	src := &source{topic: hub.HubURL() + "called", hub: hub.HubURL(), until: streamed.until}
+	b.Run("topic", func(b *testing.B) { callbacksAndStreams(b, 1) })
+	b.Run("topics", func(b *testing.B) { callbacksAndStreams(b, besideTopics) })
+}
+
+func callbacksAndStreams(b *testing.B, topics int) {
+	hub, first, _ := streamed(b)
+	streams := new(latencies)
+	streaming := make([]*source, topics)
+	for i := range streaming {
+		s := &source{topic: fmt.Sprint(first.topic, i), hub: first.hub, until: first.until}
+		s.publish(b)
+		streams.listen(b, hub, streamRequest(b, s), besideStreams/topics)
+		streaming[i] = s
+	}
+	src := &source{topic: hub.HubURL() + "called", hub: hub.HubURL(), until: first.until}
 	src.publish(b)
-	callbacks, streams := called(b, hub, src.topic), listened(b, hub, request)
+	callbacks := called(b, hub, src.topic)
 	const full = 50
 	start, before := time.Now(), callbacks.got.Load()
 	for range full {
@@ -137,23 +150,27 @@ func BenchmarkCallbacksAndStreams(b *testing.B) {
 		time.Sleep(time.Millisecond)
 	}
 	pace := 2 * time.Since(start) / full
-	phase := func(calls, streaming bool) (ofCallbacks, ofStreams float64) {
-		var both sync.WaitGroup
-		end := time.Now().Add(5 * time.Second)
-		run := func(on bool, s *source, pace time.Duration) {
-			if !on {
-				return
-			}
-			both.Go(func() {
-				for next := time.Now(); next.Before(end); next = next.Add(pace) {
+	phase := func(calls, events bool) (ofCallbacks, ofStreams float64) {
+		var all sync.WaitGroup
+		begin := time.Now()
+		end := begin.Add(5 * time.Second)
+		run := func(s *source, next time.Time, pace time.Duration) {
+			all.Go(func() {
+				for ; next.Before(end); next = next.Add(pace) {
 					time.Sleep(time.Until(next))
 					s.stamped(b)
 				}
 			})
 		}
-		run(calls, src, pace)
-		run(streaming, streamed, time.Second)
-		both.Wait()
+		if calls {
+			run(src, begin, pace)
+		}
+		for i, s := range streaming {
+			if events {
+				run(s, begin.Add(time.Duration(i)*time.Second/time.Duration(topics)), time.Second)
+			}
+		}
+		all.Wait()
 		time.Sleep(500 * time.Millisecond) // the last ones arrive
 		return callbacks.take(), streams.take()
 	}

@@ -43,12 +43,17 @@ func streamed(b *testing.B, more ...string) (hub *app.App, src *source, request 
 	hub = startHub(b, append([]string{"--max-streams=0"}, more...)...)
 	src = &source{topic: hub.HubURL() + "topic", hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), comment: mark}
 	src.publish(b)
-	u, err := url.Parse(hub.HubURL())
+	return hub, src, streamRequest(b, src)
+}
+
+// streamRequest is what opens a stream of the topic of a source.
+func streamRequest(b *testing.B, src *source) []byte {
+	b.Helper()
+	u, err := url.Parse(src.hub)
 	if err != nil {
 		b.Fatal(err)
 	}
-	request = fmt.Appendf(nil, "GET %s?hub.topic=%s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", u.Path, url.QueryEscape(src.topic), u.Host)
-	return hub, src, request
+	return fmt.Appendf(nil, "GET %s?hub.topic=%s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", u.Path, url.QueryEscape(src.topic), u.Host)
 }
 
 // address is where the hub listens.
