@@ -35,6 +35,41 @@ func says(name string, sum byte, changes ...Given) Announcement {
 	return Announcement{Name: name, Sum: [32]byte{sum}, Changes: changes}
 }
 
+// Two record changes at once, one of them from an older snapshot. Each change is recorded once, and nobody takes the
+// older log for one that was begun anew.
+func TestChangesAreRecordedOnce(t *testing.T) {
+	s, err := Open(Options{
+		PublicURL: "https://example.org/", StateDir: t.TempDir(), Sets: []Set{{Announced: true}}, Hubs: []publisher.Hub{{URL: "https://hub.example/"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	x := s.sets[0]
+	announce := func(name string) {
+		if _, err := s.Announce("", says(name, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announce("a")
+	before := x.changes.Recorded()
+	err = x.index.read(func(old *Snapshot) error {
+		announce("b")
+		return errors.Join(x.feed(t.Context()), x.feedFrom(t.Context(), old, before))
+	})
+	announce("c")
+	if err = errors.Join(err, x.feed(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if n, offset := x.changes.Recorded(), x.shelf.current().History.Offset; n != 3 || offset != 0 {
+		t.Errorf("the outbox has changes up to %d, and the log is %d behind it", n, offset)
+	}
+}
+
 // Names are remembered for 72 hours, also over a restart, and forgotten then. There are never
 // more than a limit, and one that is over it is refused.
 func TestNamesAreRemembered(t *testing.T) {

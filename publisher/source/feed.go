@@ -19,11 +19,14 @@ const fed = 1000
 // feed records the changes that the outbox lacks. The outbox stores their numbers, so none is
 // recorded twice, whenever the process is killed.
 func (s *set) feed(ctx context.Context) error {
-	return s.index.read(func(snap *Snapshot) error { return s.feedFrom(ctx, snap) })
+	recorded := s.changes.Recorded() // before the snapshot, so that its log has all of them
+	return s.index.read(func(snap *Snapshot) error { return s.feedFrom(ctx, snap, recorded) })
 }
 
-func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
-	offset, err := s.offset(snap)
+// feedFrom is feed with a snapshot, and what had been recorded before it was taken. Others may have recorded newer
+// changes since.
+func (s *set) feedFrom(ctx context.Context, snap *Snapshot, recorded uint64) error {
+	offset, err := s.offset(snap, recorded)
 	if err != nil {
 		return err
 	}
@@ -74,8 +77,8 @@ func (s *set) record(ctx context.Context, snap *Snapshot, found []Change, offset
 
 // offset is how far the numbers of the log are behind those of the outbox. It is zero until
 // an index is lost and begun anew: then the log counts from 1 again, and the outbox goes on.
-func (s *set) offset(snap *Snapshot) (uint64, error) {
-	offset, recorded := s.shelf.current().History.Offset, s.changes.Recorded()
+func (s *set) offset(snap *Snapshot, recorded uint64) (uint64, error) {
+	offset := s.shelf.current().History.Offset
 	if snap.Last().Seq+offset >= recorded {
 		return offset, nil
 	}
