@@ -45,7 +45,9 @@ func (c *cursor) read(ctx context.Context, items []item, max int, maxBytes int64
 			if err != nil {
 				return nil, err
 			}
-			items = append(items, item{gap: gap})
+			if gap != nil {
+				items = append(items, item{gap: gap})
+			}
 		case err != nil:
 			if err := c.skip(err); err != nil {
 				return nil, err
@@ -107,7 +109,8 @@ func (c *cursor) before(e *journal.Entry) *Gap {
 }
 
 // goBack moves to where the journal goes on, after it lost the entry of the cursor (invariant
-// 5). What follows there may come again, and nothing is skipped.
+// 5). What follows there may come again, and nothing is skipped. There is no gap if the cursor was not behind
+// any entry yet, but where the time of the topic begins.
 func (c *cursor) goBack(ctx context.Context) (*Gap, error) {
 	head, err := c.journal.Head(ctx, c.topic)
 	if err != nil {
@@ -117,7 +120,10 @@ func (c *cursor) goBack(ctx context.Context) (*Gap, error) {
 	if !ok || to.Position >= c.at.Position {
 		to = head.Trimmed
 	}
-	gap := &Gap{to.Until, c.at.Until, journal.GapRolledBack}
+	var gap *Gap
+	if to.Until.IsZero() || !to.Until.Equal(c.at.Until) {
+		gap = &Gap{to.Until, c.at.Until, journal.GapRolledBack}
+	}
 	c.at = to
 	return gap, nil
 }
