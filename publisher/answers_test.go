@@ -152,3 +152,12 @@ func TestRefusalsAreLoudAndTriedAgain_SRC08(t *testing.T) {
 		})
 	}
 }
+
+// What was wrong and what to do are two sentences.
+func TestSentences(t *testing.T) {
+	for _, cause := range []string{"connection refused", "It is full."} {
+		if got := sentences(errors.New(cause), "Wait."); got != strings.TrimSuffix(cause, ".")+". Wait." {
+			t.Error(got)
+		}
+	}
+}

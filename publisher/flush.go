@@ -35,7 +35,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			err, _ := p.lacking(until)
-			return errors.Join(err, ctx.Err())
+			return errors.Join(err, context.Cause(ctx))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,7 +235,7 @@ func (s *sender) record(round int, r Receipt, v outcome, cause error) bool {
 		return true
 	}
 	s.failures++
-	s.last.LastError = cause.Error() + " " + v.advice
+	s.last.LastError = sentences(cause, v.advice)
 	var refused *RefusedError
 	if errors.As(cause, &refused) {
 		s.last.LastStatus = refused.Status
@@ -300,4 +301,9 @@ func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
 	s.mu.Unlock()
 	s.p.changed.Broadcast()
 	return nil
+}
+
+// sentences are the reason of an outcome, and its advice.
+func sentences(cause error, advice string) string {
+	return strings.TrimSuffix(cause.Error(), ".") + ". " + advice
 }

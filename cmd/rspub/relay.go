@@ -177,7 +177,8 @@ func (r *relayed) run(ctx context.Context, s *source.Source) error {
 
 // flush waits at the end of standard input until hubs have everything.
 func (r *relayed) flush(ctx context.Context, s *source.Source) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(r.flags.drain))
+	drain := time.Duration(r.flags.drain)
+	ctx, cancel := context.WithTimeoutCause(ctx, drain, fmt.Errorf("--drain %v was not enough", drain))
 	defer cancel()
 	if err := s.Flush(ctx); err != nil {
 		return cli.Fail(cli.ExitPartial, "all changes are on disk, and the next start with this --state-dir sends the rest: %w", err)

@@ -42,7 +42,18 @@ func (f *LocalFlags) Add(flags *pflag.FlagSet, program, command, port, what stri
 
 // Check reports what is wrong with the flags.
 func (f *LocalFlags) Check() error {
-	if f.socket() != "" || f.tokenFile != "" || config.IsLoopback(f.at.addr) {
+	if path, ok := strings.CutPrefix(f.at.addr, socketPrefix); ok && path == "" {
+		return Fail(ExitUsage, "--listen: unix: lacks the path of the socket; write it like unix:/run/rspub/relay.sock")
+	} else if ok {
+		return nil
+	}
+	if strings.HasPrefix(f.at.addr, "/") || strings.HasPrefix(f.at.addr, ".") {
+		return Fail(ExitUsage, "--listen: %[1]s is the path of a file; for a Unix socket write %[2]s%[1]s", f.at.addr, socketPrefix)
+	}
+	if err := checkListen("--listen", f.at.addr); err != nil {
+		return err
+	}
+	if f.tokenFile != "" || config.IsLoopback(f.at.addr) {
 		return nil
 	}
 	return Fail(ExitUsage, "--listen: %s can be reached from elsewhere, so it needs a token: name its file with --token-file, or keep the listener on this machine, with 127.0.0.1 or unix:PATH", f.at.addr)

@@ -49,6 +49,9 @@ func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Log
 		return nil
 	}
 	o.o = ingress.Options{Name: "operator's listener", Broken: admin.Broken, Total: operatorTotal, Log: log}
+	if err := checkListen("--admin-listen", f.admin.addr); err != nil {
+		return err
+	}
 	if err := config.CheckAdminListen(f.admin.addr, f.tokenFile != ""); err != nil {
 		return Fail(ExitUsage, "--admin-listen: %w", err)
 	}

@@ -53,6 +53,7 @@ func TestOperatorRefuses(t *testing.T) {
 		"--admin-tls-cert has no effect":                     {"--admin-tls-cert", cert, "--admin-tls-key", key},
 		"--admin-tls-cert and --admin-tls-key go together":   {"--admin-listen", "127.0.0.1:0", "--admin-tls-cert", cert},
 		"has run out": {"--admin-listen", "127.0.0.1:0", "--admin-tls-cert", cert, "--admin-tls-key", key},
+		`--admin-listen "nonsense" is not an address`:    {"--admin-listen", "nonsense"},
 		`--admin-listen "localhost:x" is not an address`: {"--admin-listen", "localhost:x"},
 		"no such file": {"--admin-listen", "127.0.0.1:0", "--admin-token-file", filepath.Join(dir, "missing")},
 	} {

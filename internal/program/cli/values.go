@@ -126,15 +126,29 @@ func CheckAddress(name, raw string) error {
 	return nil
 }
 
+// checkListen returns an error for ExitUsage unless addr, the value of flag, has a host and a port.
+// Ask it before what the host means: text without a port is no address that others can reach.
+func checkListen(flag, addr string) error {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return noAddress(flag, addr)
+	}
+	return nil
+}
+
+func noAddress(flag, addr string) error {
+	return Fail(ExitUsage, "%s %q is not an address to listen on; write host:port, such as 127.0.0.1:8090, or :8090 for every address of this machine", flag, addr)
+}
+
 // Listen opens the address of a flag such as --listen. The error is for ExitUsage if addr is
 // not an address, and for ExitFailure if it cannot be opened.
 func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
-	_, port, err := net.SplitHostPort(addr)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	}
+	err := checkListen(flag, addr)
 	if err != nil {
-		return nil, Fail(ExitUsage, "%s %q is not an address to listen on; write host:port, such as 127.0.0.1:8090, or :8090 for every address of this machine", flag, addr)
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	if _, err = net.DefaultResolver.LookupPort(ctx, "tcp", port); err != nil {
+		return nil, noAddress(flag, addr)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
