@@ -82,9 +82,11 @@ func (s *composer) writeResourceLists(ctx context.Context, e *edition, snap *Sna
 	for i, l := range lists {
 		all[i] = splitting{path: l.Path, head: resourcesync.Head{Capability: resourcesync.ResourceList, At: snap.At, Links: s.links("", l.archive)}}
 	}
+	some := false
 	err := s.writeSplits(e, all, func(yield func(resourcesync.Entry, error) bool) {
 		for r, err := range snap.Resources() {
 			entry, ok, failed := s.entry(snap, &r)
+			some = true
 			if err = errors.Join(err, failed, ctx.Err()); (ok || err != nil) && !yield(entry, err) {
 				return
 			}
@@ -92,6 +94,9 @@ func (s *composer) writeResourceLists(ctx context.Context, e *edition, snap *Sna
 	})
 	for i, l := range lists {
 		l.At, l.Last, l.Written, l.Parts = snap.At, snap.Last().Seq, time.Now().UTC(), all[i].parts
+	}
+	if some && err == nil {
+		s.logUnused()
 	}
 	return err
 }

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/rshub/rshub/resourcesync"
 )
 
 // Rules say what documents add to what a folder shows of its resources: links to other
-// resources, attributes, and shorter URLs. ParseRules makes them. They never change, so
-// goroutines may share them. The zero value and nil add nothing.
+// resources, attributes, and shorter URLs. ParseRules makes them. What they add never
+// changes, so goroutines may share them. The zero value and nil add nothing.
 type Rules struct {
 	text        string // as it was written
 	addressLine string // the file and line of address
@@ -19,6 +21,7 @@ type Rules struct {
 	// set and source describe the set and the Source as a whole (LNK-12).
 	set, source []resourceLink
 	resources   []resourceRule
+	unused      sync.Once // logs which of resources are for no path
 }
 
 // resourceRule is a rule for the resources that patterns select.
@@ -28,6 +31,8 @@ type resourceRule struct {
 	// sidecars end the paths of resources that describe others: with .xml, a.pdf.xml describes a.pdf.
 	sidecars []string
 	links    []resourceLink
+	line     string       // its file and line
+	used     *atomic.Bool // it applied to a path; nil: nobody asks
 }
 
 // resourceLink is a link that a rule gives an entry.
@@ -46,7 +51,13 @@ type resourceLink struct {
 const patchRel = "http://www.openarchives.org/rs/terms/patch"
 
 // applies reports whether a rule is for a path. What has no path has no rules.
-func (r *resourceRule) applies(path string) bool { return path != "" && r.selects.match(path, false) }
+func (r *resourceRule) applies(path string) bool {
+	ok := path != "" && r.selects.match(path, false)
+	if ok && r.used != nil && !r.used.Load() {
+		r.used.Store(true)
+	}
+	return ok
+}
 
 // mediaType returns the media type of a resource: what somebody gave it, else by the last
 // rule, else a guess.

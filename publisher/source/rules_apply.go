@@ -78,6 +78,9 @@ func (s ruler) apply(before, now *Rules, published bool) error {
 			return err
 		}
 		s.set.composer.log.Info("the rules have changed; the resources whose entries do are published as updated", "event", "rules_applied", "resources", n)
+		if s.set.index.Len() > 0 {
+			s.set.composer.logUnused()
+		}
 		s.set.moved.Broadcast()
 		e := s.set.shelf.edition()
 		if err := s.set.show(e, func(*register) error { return nil }); err != nil {
@@ -127,6 +130,25 @@ func (s ruler) announceRuled(before, now *Rules) (n int, err error) {
 		return err
 	})
 	return n, err
+}
+
+// logUnused logs once which rules are for no path. All resources were looked at.
+func (s *composer) logUnused() {
+	rs := s.rules.Load()
+	if rs == nil {
+		return
+	}
+	rs.unused.Do(func() {
+		var lines []string
+		for i := range rs.resources {
+			if r := &rs.resources[i]; !r.used.Load() {
+				lines = append(lines, r.line)
+			}
+		}
+		if len(lines) > 0 {
+			s.log.Warn("no resource has a path that these rules are for", "event", "rules_unused", "rules", lines)
+		}
+	})
 }
 
 // describes returns the links of the set or the Source as a whole (LNK-12).

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -172,6 +173,7 @@ func (p *rulesParser) resource(n *yaml.Node) (r resourceRule, errs []error) {
 	if err := r.check(); err != nil {
 		errs = append(errs, p.at(n, err))
 	}
+	r.line, r.used = fmt.Sprintf("%s:%d", p.name, n.Line), new(atomic.Bool) // the check does not count
 	return r, errs
 }
 
@@ -239,6 +241,9 @@ func (l *resourceLink) keys(href *string) map[string]func([]string) error {
 func (r *resourceRule) check() error {
 	if len(r.selects) == 0 {
 		return errors.New("the rule lacks `for:`, the patterns of the paths that it is for")
+	}
+	if r.mediaType == "" && r.encoding == "" && len(r.sidecars)+len(r.links) == 0 {
+		return errors.New("the rule gives nothing; write `type:`, `encoding:`, `sidecar:` or a link such as `describedby:` beside `for:`")
 	}
 	if r.encoding != "" && !slices.Contains(encodings, r.encoding) {
 		return fmt.Errorf("encoding: %q is not a content coding that files are stored in%s", r.encoding, cmp.Or(nearest.DidYouMean(r.encoding, encodings), "; there are "+strings.Join(encodings, ", ")))

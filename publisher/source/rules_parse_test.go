@@ -16,8 +16,9 @@ func TestBadRules(t *testing.T) {
 		"resources:\n- {for: 'a//b'}":                                                                  `r:2: for: "a//b" is not a pattern of names`,
 		"resources:\n- {for: '['}":                                                                     `r:2: for: "[" is not a pattern of names`,
 		"resources:\n\n- type: text/html":                                                              "r:3: the rule lacks `for:`",
+		"resources:\n\n- for: '*'":                                                                     "r:3: the rule gives nothing",
 		"resources: {for: x}":                                                                          "r:1: resources has to be a list",
-		"resources:\n- {for: '*', type: html}":                                                         "r:2: ",
+		"resources:\n- {for: '*', type: html}":                                                         `r:2: this cannot be published: type of this rs:md is "html"`,
 		"resources:\n- {for: '*', encoding: gzp}":                                                      `r:2: encoding: "gzp" is not a content coding that files are stored in; did you mean gzip?`,
 		"resources:\n- {for: '*', via: '{pth}.x'}":                                                     `r:2: via: "{pth}.x": there is no placeholder {pth}; did you mean path?`,
 		"resources:\n- {for: '*', via: '{url}.x'}":                                                     `r:2: via: "{url}.x" is the path of a resource, in which {url} has no meaning`,
@@ -43,6 +44,11 @@ func TestBadRules(t *testing.T) {
 		rs, err := ParseRules("r", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v %v\nwant %s", text, rs, err, want)
+		}
+	}
+	for _, text := range []string{"resources:\n- {for: '*', duplicate: {href: 'https://x/', pri: 0}}", "set: {describedby: {href: 'https://x/', url: y}}"} {
+		if _, err := ParseRules("r", []byte(text)); err == nil || strings.Count(err.Error(), "r:") != 1 {
+			t.Errorf("%q: the place is not named once: %v", text, err)
 		}
 	}
 	_, err := ParseRules("r", []byte("set: {x: y}\nresources:\n- {for: '*', a: b}\n- {for: '*', c: d}"))

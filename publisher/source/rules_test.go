@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,6 +40,33 @@ func (x *site) linked(path string) map[string]string {
 		all[strings.TrimPrefix(e.Loc, x.o.PublicURL+"data/")] = strings.Join(links, ", ")
 	}
 	return all
+}
+
+// A rule that is for no path is named in the log, once. A Source without resources says nothing.
+func TestUnusedRules(t *testing.T) {
+	var log strings.Builder
+	x := newSite(t, func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Sets[0].Rules = ruled(t, "resources:\n- {for: '*.pdf', type: text/x-a}\n- {for: 'work/**', type: text/x-b}\n- {for: '*.html', sidecar: .xml}")
+	})
+	x.build()
+	if strings.Contains(log.String(), "rules_unused") {
+		t.Error(log.String())
+	}
+	for range 2 {
+		x.write(map[string]string{"a.pdf": log.String(), "works/b.txt": "1"})
+		x.build()
+	}
+	if strings.Count(log.String(), "rules_unused") != 1 || !strings.Contains(log.String(), `rules="[rules.yaml:3 rules.yaml:4]"`) {
+		t.Error(log.String())
+	}
+	log.Reset()
+	if err := x.SetRules("", ruled(t, "resources:\n- {for: '*.pdf', type: text/x-a}\n- {for: 'wor/**', type: text/x-b}")); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(log.String(), "rules_unused") != 1 || !strings.Contains(log.String(), "rules.yaml:3") {
+		t.Error(log.String())
+	}
 }
 
 // A file that describes another is linked with it as long as both are there. When one of them

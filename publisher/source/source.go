@@ -392,7 +392,7 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		return nil, errors.Join(fmt.Errorf("%w: another process has %s open; stop it, or choose another folder", ErrLocked, dir), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s %w; stop that one, or choose another folder", dir, ErrLocked), f.Close())
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
 	}

@@ -40,7 +40,7 @@ func Parse(path string, data []byte) (*yaml.Node, error) {
 // do refuses.
 func Keys[T any](path string, n *yaml.Node, known map[string]T, do func(what T, value *yaml.Node, from string) error) []error {
 	if n.Kind != yaml.MappingNode {
-		return []error{fmt.Errorf("%s:%d: write keys and values here, such as `name: value`", path, n.Line)}
+		return []error{&placed{fmt.Errorf("%s:%d: write keys and values here, such as `name: value`", path, n.Line)}}
 	}
 	var errs []error
 	seen := map[string]int{}
@@ -57,14 +57,26 @@ func Keys[T any](path string, n *yaml.Node, known map[string]T, do func(what T, 
 		case seen[key.Value] > 0:
 			errs = append(errs, fmt.Errorf("%s: %s was set before, in line %d", from, key.Value, seen[key.Value]))
 		default:
-			if err := do(what, value, from); err != nil {
+			if err := do(what, value, from); errors.As(err, new(*placed)) {
+				errs = append(errs, err)
+			} else if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s: %w", from, key.Value, err))
 			}
 		}
 		seen[key.Value] = key.Line
 	}
+	for i := range errs {
+		errs[i] = &placed{errs[i]}
+	}
 	return errs
 }
+
+// placed is an error that begins with its place. Keys of a mapping within another one leave it as it
+// is.
+type placed struct{ error }
+
+// Unwrap returns the error without its type.
+func (e *placed) Unwrap() error { return e.error }
 
 // Scalars returns a scalar, or the scalars of a list, as they are written.
 func Scalars(n *yaml.Node) ([]string, error) {
