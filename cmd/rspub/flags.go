@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
@@ -68,7 +70,10 @@ func (f *hubFlags) forSets(sets []source.Set) ([]publisher.Hub, error) {
 	var hubs []publisher.Hub
 	var urls []string
 	for _, h := range f.hubs {
-		name, h := oneSet(h, sets)
+		name, h, err := oneSet("--hub", h, sets)
+		if err != nil {
+			return nil, err
+		}
 		if err := websub.CheckURL("--hub", h); err != nil {
 			return nil, cli.Fail(cli.ExitUsage, "%w", err)
 		}
@@ -145,7 +150,11 @@ func (f *setFlags) resolve(stdin io.Reader) ([]source.Set, error) {
 		return nil, cli.Fail(cli.ExitUsage, "--hidden, --hidden-allow and --ignore are about folders, and a catalogue names each resource that is published: leave them out")
 	case f.dir != "" && len(sets) > 0:
 		return nil, cli.Fail(cli.ExitUsage, "--dir publishes a folder and --catalogue what a catalogue lists: give one of them, or name sets with --set NAME=FOLDER and --catalogue NAME=FILE. The folder that the paths of a catalogue begin at is --content-root")
-	case f.dir == "" && len(f.sets)+len(sets) == 0, f.dir != "" && len(f.sets) > 0:
+	case f.dir != "" && len(f.sets) > 0:
+		return nil, cli.Fail(cli.ExitUsage, "--dir publishes one folder, and --set several, each with a name: give only one of them")
+	case len(f.sets)+len(sets) > 1 && slices.ContainsFunc(sets, func(s source.Set) bool { return s.Name == "" }):
+		return nil, cli.Fail(cli.ExitUsage, "of several sets, each needs a name: write --catalogue NAME=FILE")
+	case f.dir == "" && len(f.sets)+len(sets) == 0:
 		return nil, cli.Fail(cli.ExitUsage, "name the folder to publish with --dir, or several with --set NAME=FOLDER, or a catalogue with --catalogue")
 	}
 	if f.dir != "" {
@@ -180,11 +189,14 @@ func (f *setFlags) complete(sets []source.Set) ([]source.Set, error) {
 }
 
 // perSet calls do for each set with its value of a flag: the one that names the set, as
-// NAME=VALUE, or else the one for all sets. A name that no set has is part of the value.
+// NAME=VALUE, or else the one for all sets.
 func perSet(flag string, values []string, sets []source.Set, do func(s *source.Set, value string, named bool) error) error {
 	given := make(map[string]string) // by the name of the set
 	for _, v := range values {
-		to, value := oneSet(v, sets)
+		to, value, err := oneSet(flag, v, sets)
+		if err != nil {
+			return err
+		}
 		switch before, twice := given[to]; {
 		case twice && to == all:
 			return cli.Fail(cli.ExitUsage, "%s is given twice for all sets, as %s and %s; write NAME=VALUE for one set", flag, before, value)
@@ -211,13 +223,29 @@ func perSet(flag string, values []string, sets []source.Set, do func(s *source.S
 // all stands for all sets. No set has that name.
 const all = "="
 
-// oneSet returns the name of the set that a value is for, and the value.
-func oneSet(v string, sets []source.Set) (name, value string) {
-	name, value, ok := strings.Cut(v, "=")
-	if ok && name != "" && slices.ContainsFunc(sets, func(s source.Set) bool { return s.Name == name }) {
-		return name, value
+// oneSet returns the name of the set that the value of a flag is for, and the value. A name that no
+// set has is part of the name of a file, or a mistake.
+func oneSet(flag, v string, sets []source.Set) (name, value string, err error) {
+	if name, value = split(v); name == "" {
+		return all, v, nil
 	}
-	return all, v
+	var names []string
+	for i := range sets {
+		if sets[i].Name != "" {
+			names = append(names, sets[i].Name)
+		}
+	}
+	if slices.Contains(names, name) {
+		return name, value, nil
+	}
+	if _, err := os.Lstat(v); err == nil {
+		return all, v, nil
+	}
+	hint := nearest.DidYouMean(name, names)
+	if len(names) == 0 {
+		hint = "; --set and --catalogue give sets their names"
+	}
+	return "", "", cli.Fail(cli.ExitUsage, "%s %s: there is no set %q%s", flag, v, name, hint)
 }
 
 // scheduleFlags say when documents are written and how long they are kept.
