@@ -34,6 +34,9 @@ type Source struct {
 	// resourcesync.ResourceDump; empty: a plain sitemap, or no document of ResourceSync.
 	// MediaType is what the answer there said.
 	Capability, MediaType string
+	// Elsewhere is why the address itself could not be read, if the Source was found at the well-known
+	// place of the host; else it is nil.
+	Elsewhere error
 }
 
 // Set is one set of resources, with the documents of its Capability List.
@@ -72,6 +75,7 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	known := base.ResolveReference(&url.URL{Path: WellKnown}).String()
 	found, err = d.from(ctx, known, 0)
 	if found {
+		d.source.Elsewhere = first
 		return d.source, nil
 	}
 	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away.

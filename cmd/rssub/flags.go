@@ -246,11 +246,10 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 	c, err := destination.Open(o)
 	if err != nil {
-		code := cli.ExitFailure
 		if wrong := (*destination.OptionsError)(nil); errors.As(err, &wrong) {
-			code = cli.ExitUsage
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: wrong}
 		}
-		return nil, &cli.Error{Code: code, Err: err}
+		return nil, &cli.Error{Code: cli.ExitFailure, Err: err}
 	}
 	return c, nil
 }

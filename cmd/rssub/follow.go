@@ -85,7 +85,7 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 				return err
 			}
 			defer l.Stop(ctx, drain)
-			o.Progress, _ = showProgress(cmd.ErrOrStderr())
+			o.Progress = logProgress(cmd.ErrOrStderr(), o.Log)
 			m, print := newMetrics(l, f.minFree), &lines{w: cmd.OutOrStdout(), json: f.json}
 			o.Event = func(e destination.Event) {
 				m.event(e)
@@ -180,7 +180,7 @@ func (l *lines) update(source string, e destination.Event) {
 	s := fmt.Sprintf("%s %s %s", strings.TrimSpace(now.Format(time.TimeOnly)+" "+source), e.What, first(e.Path, e.URL))
 	switch {
 	case e.Err != nil:
-		s += ": " + e.Err.Error()
+		s += ": " + strings.TrimPrefix(e.Err.Error(), e.URL+": ")
 	case e.What == destination.Copied:
 		s += fmt.Sprintf(" %s %s", quantity.BytesText(e.Bytes), e.Hash)
 		if e.Instead != "" {

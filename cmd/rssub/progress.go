@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/quantity"
@@ -10,16 +11,36 @@ import (
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
+// logProgressAfter is how long work lasts before lines about it are logged.
+const logProgressAfter = 10 * time.Second
+
+// logProgress returns what shows the progress of a copy that is followed: on a terminal as
+// showProgress does, else in the log. Short work, such as a notification, gets no line.
+func logProgress(w io.Writer, log *slog.Logger) func(destination.Progress) {
+	update := progressOf(cli.NewProgress(w, func(line string) { log.Info(line, "event", "progress") }))
+	if cli.IsTerminal(w) {
+		return update
+	}
+	return func(at destination.Progress) {
+		if time.Since(at.Began) >= logProgressAfter {
+			update(at)
+		}
+	}
+}
+
 // showProgress returns what shows the progress of a copy, and what ends that.
 func showProgress(w io.Writer) (update func(destination.Progress), end func()) {
 	p := cli.NewProgress(w, nil)
-	update = func(at destination.Progress) {
+	return progressOf(p), func() { p.End("") }
+}
+
+func progressOf(p *cli.Progress) func(destination.Progress) {
+	return func(at destination.Progress) {
 		p.Show(int64(at.Done), int64(at.Total), line(at))
 		if at.Finished {
 			p.End("")
 		}
 	}
-	return update, func() { p.End("") }
 }
 
 // line says how far a copy is, with the rate and the time that is left.

@@ -2,6 +2,7 @@ package destination_test
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -175,7 +176,10 @@ func TestDocumentIsTheState(t *testing.T) {
 			s.override["/archive/list.xml"] = s.override["/resourcelist.xml"]
 			s.mu.Unlock()
 		}
-		named := func(o *destination.Options) { o.Source = s.URL + document }
+		var log strings.Builder
+		named := func(o *destination.Options) {
+			o.Source, o.Log = s.URL+document, slog.New(slog.NewTextHandler(&log, nil))
+		}
 		c := s.open(dir, named)
 		for range 2 {
 			r, err := c.Sync(t.Context())
@@ -190,6 +194,9 @@ func TestDocumentIsTheState(t *testing.T) {
 			t.Errorf("%s: %v %+v", document, err, a)
 		}
 		_ = c.Close()
+		if strings.Contains(log.String(), "selection_empty") { // nothing was selected
+			t.Errorf("%s: %s", document, &log)
+		}
 		if _, err := s.open(dir).Sync(t.Context()); !errors.Is(err, destination.ErrOtherState) {
 			t.Errorf("%s: %v", document, err)
 		}
@@ -206,6 +213,16 @@ func TestDocumentIsTheState(t *testing.T) {
 		c := s.open(t.TempDir(), func(o *destination.Options) { o.Source = s.URL + document })
 		if _, err := c.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be copied: it is ") {
 			t.Errorf("%s: %v", document, err)
+		}
+	}
+	for document, missing := range map[string]bool{"/resourcedmp.xml": true, "/folder/": false, "": false} {
+		dir := t.TempDir()
+		c := s.open(dir, func(o *destination.Options) { o.Source = s.URL + document })
+		if _, err := c.Sync(t.Context()); missing != (err != nil) || missing && !strings.Contains(err.Error(), "there is nothing to copy at this address") {
+			t.Errorf("%s: %v", document, err)
+		}
+		if missing && len(s.copied(dir)) > 0 {
+			t.Errorf("%s: the copy has %v", document, s.copied(dir))
 		}
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -104,6 +107,16 @@ func purposeOf(found *subscriber.Source) describes {
 	return theSource
 }
 
+// isMissing reports whether an address is that of a document that is not there. The Source at the
+// well-known place of the host is not what was asked for then. An address of a folder, such as that
+// of a host, need not have a document.
+func isMissing(address string, found *subscriber.Source) bool {
+	var status *subscriber.StatusError
+	u, err := url.Parse(address)
+	return err == nil && u.Path != "" && !strings.HasSuffix(u.Path, "/") &&
+		errors.As(found.Elsewhere, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+}
+
 // unusable says what to name instead of a document that cannot be copied.
 func unusable(found *subscriber.Source) error {
 	switch found.Capability {
@@ -139,6 +152,8 @@ func (s *pinner) pin(found *subscriber.Source) (Pinned, error) {
 		want.Document, want.Capability = s.o.Source, found.Capability
 	case purpose == nothing:
 		return want, &OptionsError{fmt.Errorf("%s cannot be copied: %w", s.o.Source, unusable(found))}
+	case s.state.isNew() && isMissing(s.o.Source, found):
+		return want, fmt.Errorf("there is nothing to copy at this address, though the host has a Source (%s): %w; for its current state, give the address of the Source", found.Description, found.Elsewhere)
 	}
 	switch {
 	case want.equal(have):

@@ -191,7 +191,7 @@ func (s *selector) isNew(set namedSet, st setState) bool {
 type picked struct {
 	selector *selector
 	tally    *tally
-	n        int       // of the chosen ones
+	n, left  int       // of the chosen ones, and of those that are left out
 	drops    []desired // deletions of files that are left out
 }
 
@@ -200,6 +200,7 @@ func (c *picked) from(wants iter.Seq2[desired, error]) iter.Seq2[desired, error]
 	return func(yield func(desired, error) bool) {
 		for w, err := range wants {
 			if err == nil && !c.selector.wants(&w) {
+				c.left++
 				c.tally.leaveOut()
 				if c.selector.drops(w.url) {
 					c.drops = append(c.drops, absent(w.set, w.url))
@@ -216,7 +217,7 @@ func (c *picked) from(wants iter.Seq2[desired, error]) iter.Seq2[desired, error]
 
 // dropUnselected deletes the files of a set that the selection leaves out, if that is allowed.
 func (s *syncer) dropUnselected(ctx context.Context, set namedSet, c *picked, listed int, t *tally) error {
-	if listed > 0 && c.n == 0 {
+	if c.left > 0 && c.n == 0 {
 		s.log.Warn("the selection leaves out all resources of the list; a selection by type or collection needs lists that state it", "event", "selection_empty",
 			"set", set.name, "resources", listed)
 	}
