@@ -22,6 +22,7 @@ const module = "github.com/rshub/rshub"
 // Third-party modules by the names that the table uses.
 var modules = map[string]string{
 	"bbolt":       "go.etcd.io/bbolt",
+	"compress":    "github.com/klauspost/compress",
 	"cobra":       "github.com/spf13/cobra",
 	"fsnotify":    "github.com/fsnotify/fsnotify",
 	"go-redis":    "github.com/redis/go-redis/v9",
@@ -98,7 +99,7 @@ var table = map[string]room{
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
 	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
-	"publisher/source": {layer: "1b", may: "internal/base/negotiate internal/base/originlog publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "fsnotify yaml"},
+	"publisher/source": {layer: "1b", may: "internal/base/negotiate internal/base/originlog publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "compress fsnotify yaml"},
 	// How applications in other languages hand over changes.
 	"publisher/relay":        {layer: "1c", may: "publisher publisher/source resourcesync internal/base/browser internal/base/strictjson"},
 	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/originlog internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
