@@ -34,11 +34,11 @@ type cursor struct {
 	skipped *Gap
 }
 
-// read appends what comes next to items, up to max entries. Those have bodies as long as these fit
-// into maxBytes together. Nothing and no error: the cursor is at the head.
-func (c *cursor) read(ctx context.Context, items []item, max int, maxBytes int64) ([]item, error) {
+// read appends what comes next to items, up to max entries, without their bodies. Nothing and no error: the cursor
+// is at the head.
+func (c *cursor) read(ctx context.Context, items []item, max int) ([]item, error) {
 	for {
-		entries, err := c.journal.Read(ctx, c.topic, c.at, max, maxBytes)
+		entries, err := c.journal.Read(ctx, c.topic, c.at, max, 0)
 		switch {
 		case errors.Is(err, journal.ErrRolledBack):
 			gap, err := c.goBack(ctx)

@@ -48,7 +48,7 @@ func TestGapOfGoingBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cursor{journal: j, topic: "https://example.org/changes/", at: tc.was}
-			items, err := c.read(t.Context(), nil, 10, 0)
+			items, err := c.read(t.Context(), nil, 10)
 			if err != nil {
 				t.Fatal(err)
 			}

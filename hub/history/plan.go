@@ -151,7 +151,7 @@ func (p *planner) find(ctx context.Context, since time.Time) (first *found, begi
 	var gaps []*Gap
 	searching := true
 	for {
-		items, err := p.cursor.read(ctx, nil, scanPage, 0)
+		items, err := p.cursor.read(ctx, nil, scanPage)
 		if err != nil || len(items) == 0 {
 			return first, begins, err
 		}
@@ -183,7 +183,7 @@ func (p *planner) find(ctx context.Context, since time.Time) (first *found, begi
 // follow plans from the cursor on, to an anchor (zero: to the head), or to the next gap.
 func (p *planner) follow(ctx context.Context, to journal.Anchor) error {
 	for {
-		items, err := p.cursor.read(ctx, nil, scanPage, 0)
+		items, err := p.cursor.read(ctx, nil, scanPage)
 		if err != nil || len(items) == 0 {
 			return err
 		}

@@ -115,7 +115,7 @@ func (st *stream) page(f *follower, version uint64) (more bool, err error) {
 	next := f.cursor // f goes on step by step, so that each event has its position
 	f.pages.version = version
 	next.journal = &f.pages
-	items, err := next.read(st.ctx, room.items[:0], streamEntries, 0)
+	items, err := next.read(st.ctx, room.items[:0], streamEntries)
 	if err != nil {
 		f.again(version)
 		return false, st.ctx.Err()
