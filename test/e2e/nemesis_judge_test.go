@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -97,9 +98,10 @@ type callee struct {
 	stays    bool // it subscribes once and for good
 	sessions []session
 	gaps     []lostSpan // what the hubs say that it did not get
-	// reads says that it is no callback, but reads the stream of its topic from its beginning. Told are the
-	// gaps that it was told.
+	// reads says that it is no callback, but reads the stream of its topic from the earliest that the hubs keep. Its
+	// session begins with the first event: what was lost before is no gap for it. Told are the gaps that it was told.
 	reads bool
+	begun time.Duration // 0: it had no event
 	told  []lostSpan
 }
 
@@ -112,6 +114,9 @@ type session struct {
 	over    time.Duration
 	expires bool // it ended by its lease
 }
+
+// never is the begin of a session that has not begun.
+const never = time.Duration(math.MaxInt64)
 
 // lostSpan is a gap, as the numbers of the intervals in it.
 type lostSpan struct {
@@ -229,6 +234,9 @@ func (c *chronicle) judgeCallee(who *callee, got []arrival, complain func(string
 		numbers[a.n], ids[a.id] = true, true
 	}
 	story := c.topics[who.topic]
+	if who.reads && who.sessions[0].accepted == never {
+		complain("%s: the stream of %s had no event", who.path, story.url)
+	}
 	for n, i := range story.intervals {
 		if who.wants(i) && !who.lost(n) && !numbers[n] {
 			complain("%s: interval %d of %s has not arrived and is in no gap", who.path, n, story.url)

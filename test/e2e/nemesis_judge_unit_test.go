@@ -70,6 +70,13 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.drop(0, 5)
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, ""},
+		"a stream without an event": {func(c *chronicle) {
+			c.callees[0].reads, c.callees[0].sessions[0].accepted = true, never
+		}, "/stays: the stream of topic had no event"},
+		"a stream that began after a loss": {func(c *chronicle) {
+			c.callees[0].reads, c.callees[0].sessions[0].accepted = true, 5*time.Second
+			c.drop(0, 2)
+		}, ""},
 		"a gap that nothing explains": {func(c *chronicle) {
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, "/stays: no fault explains the gap from interval 5 to 5 (retention)"},

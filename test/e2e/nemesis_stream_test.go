@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -25,7 +26,7 @@ func (m *nemesis) read(topics int) (end func()) {
 	var reading sync.WaitGroup
 	for n := range *readersFlag {
 		c, rnd := m.addCallee(n%topics), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
-		c.reads, c.sessions = true, []session{{}}
+		c.reads, c.sessions = true, []session{{accepted: never}}
 		reading.Go(func() {
 			last, from := "", "?hub.topic="+url.QueryEscape(m.c.topics[c.topic].url)+"&after=earliest"
 			upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
@@ -53,6 +54,7 @@ func (w *world) hear(c *callee, event, data string) {
 	err := json.Unmarshal([]byte(data), &e)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	c.begun = cmp.Or(c.begun, w.now())
 	which, known := w.bodies[sha256.Sum256([]byte(e.Document))]
 	switch {
 	case err != nil || e.Topic != w.c.topics[c.topic].url:

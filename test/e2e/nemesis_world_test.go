@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -379,7 +380,7 @@ func (w *world) collect(ctx context.Context) (*chronicle, error) {
 	for _, callee := range w.c.callees {
 		if callee.reads {
 			w.mu.Lock()
-			callee.gaps = slices.Clone(callee.told)
+			callee.gaps, callee.sessions = slices.Clone(callee.told), []session{{accepted: cmp.Or(callee.begun, never)}}
 			w.mu.Unlock()
 			continue
 		}
