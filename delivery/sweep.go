@@ -88,12 +88,10 @@ func (ss *shards) sweepable() (all swept) {
 		s := &ss.all[i]
 		s.mu.Lock()
 		if t := s.tenure; t != nil && t.loaded {
-			if len(t.touched) > 0 { // of most shards there are none
-				for id := range t.touched {
-					t.again[id] = struct{}{}
-				}
-				clear(t.touched)
+			for id := range t.touched {
+				t.again[id] = struct{}{}
 			}
+			clear(t.touched)
 			all.shards[i] = t
 		}
 		s.mu.Unlock()

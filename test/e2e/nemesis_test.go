@@ -194,10 +194,7 @@ func (m *nemesis) converge() {
 	ctx := context.WithoutCancel(m.t.Context())
 	var c *chronicle
 	var complaints []string
-	last := time.Now().Add(time.Hour)
-	if end, ok := m.t.Deadline(); ok {
-		last = end.Add(-20 * time.Second) // what is wrong has to be said before the test is ended
-	}
+	end, ends := m.t.Deadline() // what is wrong has to be said before that
 	arrived, deadline := 0, time.Now().Add(patience)
 	for {
 		var err error
@@ -211,7 +208,7 @@ func (m *nemesis) converge() {
 		} else {
 			complaints = []string{err.Error()}
 		}
-		if now := time.Now(); now.After(deadline) || now.After(last) {
+		if time.Now().After(deadline) || ends && time.Until(end) < 20*time.Second {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)
