@@ -13,13 +13,17 @@ import (
 
 // damageFault deletes an entry from the middle of a topic's journal while all callbacks still wait for
 // it. The hubs do not know. It is passed over after nemesisGiveUp,
-// with a gap. The newest entry stays: without that one the tail is lost.
+// with a gap. The newest entry stays: without that one the tail is lost. So do those that a callback may have
+// accepted: to one that has its place there, the loss of the entry looks like that of the tail.
 func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string) fault {
 	return fault{name: "entry damaged", gaps: []string{journal.GapDamaged}, begin: func() func() {
 		m.hold()
-		time.Sleep(m.between(300*time.Millisecond, time.Second)) // the Sources publish
 		topic := m.rnd.IntN(len(m.c.topics))
-		if n, ok := m.damage(servers(), prefix, topic); ok {
+		m.mu.Lock()
+		accepted := len(m.c.topics[topic].intervals)
+		m.mu.Unlock()
+		time.Sleep(m.between(300*time.Millisecond, time.Second)) // the Sources publish
+		if n, ok := m.damage(servers(), prefix, topic, accepted); ok {
 			m.t.Logf("interval %d of topic %d", n, topic)
 		}
 		m.release()
@@ -28,8 +32,8 @@ func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string)
 }
 
 // damage deletes one of the newest entries of a topic, and returns which interval it
-// has. False: there is none, or no server that is a master now has it.
-func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic int) (n int, ok bool) {
+// has: from is the first that may be deleted. False: there is none, or no server that is a master now has it.
+func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic, from int) (n int, ok bool) {
 	const newest = 10
 	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(m.c.topics[topic].url))
 	key := fmt.Sprintf("%s:{p:%d}:entries:%v", prefix, shardOf(id), id)
@@ -39,12 +43,15 @@ func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic int) 
 		if err != nil || len(entries) < 2 {
 			continue
 		}
-		at, packed := streamEntry(entries[1+m.rnd.IntN(len(entries)-1)])
-		e, err := journal.UnpackEntry([]byte(packed))
-		if err != nil {
-			m.t.Fatal(err)
+		_, last := m.entryIn(entries[0])
+		choices := min(last-from, len(entries)-1)
+		if choices < 1 {
+			continue
 		}
-		n = number(e.From)
+		at, n := m.entryIn(entries[1+m.rnd.IntN(choices)])
+		if n < from { // others between were deleted before
+			continue
+		}
 		m.mu.Lock()
 		m.c.topics[topic].damaged[n] = true
 		m.mu.Unlock()
@@ -55,6 +62,17 @@ func (m *nemesis) damage(servers []*redistest.Server, prefix string, topic int) 
 		}
 	}
 	return 0, false
+}
+
+// entryIn reads an element of what XRANGE answers: where it is, and which interval it has.
+func (m *nemesis) entryIn(v any) (at string, n int) {
+	m.t.Helper()
+	at, packed := streamEntry(v)
+	e, err := journal.UnpackEntry([]byte(packed))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return at, number(e.From)
 }
 
 // streamEntry reads an element of what XRANGE answers: where it is, and what the

@@ -330,6 +330,10 @@ func (c *chronicle) judgeGaps(who *callee, complain func(string, ...any)) {
 			if c.trims {
 				continue
 			}
+		case journal.GapRolledBack:
+			if who.reads && story.damaged[g.last] {
+				continue // its place was at the entry that was deleted
+			}
 		case journal.GapGone, journal.GapUnsubscribe, journal.GapExpired:
 			if slices.ContainsFunc(who.sessions, func(s session) bool { return s.leaving > 0 || s.expires }) {
 				continue

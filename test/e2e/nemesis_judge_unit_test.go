@@ -77,6 +77,14 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.callees[0].reads, c.callees[0].sessions[0].accepted = true, 5*time.Second
 			c.drop(0, 2)
 		}, ""},
+		"a reader whose place was deleted": {func(c *chronicle) {
+			c.callees[0].reads, c.topics[0].damaged = true, map[int]bool{5: true}
+			c.callees[0].gaps = []lostSpan{{0, 5, "rolled_back"}}
+		}, ""},
+		"a callback whose place was deleted": {func(c *chronicle) {
+			c.topics[0].damaged = map[int]bool{5: true}
+			c.callees[0].gaps = []lostSpan{{0, 5, "rolled_back"}}
+		}, "/stays: no fault explains the gap from interval 0 to 5 (rolled_back)"},
 		"a gap that nothing explains": {func(c *chronicle) {
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, "/stays: no fault explains the gap from interval 5 to 5 (retention)"},
