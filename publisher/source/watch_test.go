@@ -91,7 +91,20 @@ func TestWatch(t *testing.T) {
 	r.remove("new")
 	r.becomes(map[string]string{"a": "other", "D/e/f": "changed", "D/e/h": "h"})
 
-	// A burst is one change, unless a busy machine makes two of it.
+	if s := r.Status(); !s.Watching || s.Err != nil || len(s.Slow) != 0 {
+		t.Errorf("status: %+v", s)
+	}
+	stop()
+	r.must(r.x.Close())
+}
+
+// A burst is one change if it is over before the folder looks, which a busy machine may
+// make it miss.
+func TestBurstIsOneChange(t *testing.T) {
+	o := quick
+	o.Settle = time.Second
+	r := newRig(t, o, "a", "h")
+	r.runs()
 	for try := 1; ; try++ {
 		before, began := r.snapshot().Last().Seq, time.Now()
 		last := ""
@@ -99,23 +112,18 @@ func TestWatch(t *testing.T) {
 			last = fmt.Sprint("burst ", try, i)
 			r.write("a", last)
 		}
-		r.remove("D/e/h")
-		r.write("D/e/h", "h")
+		r.remove("h")
+		r.write("h", "h")
 		took := time.Since(began)
-		r.becomes(map[string]string{"a": last, "D/e/f": "changed", "D/e/h": "h"})
-		if took < r.o.Settle {
+		r.becomes(map[string]string{"a": last, "h": "h"})
+		if took < o.Settle {
 			r.want("a burst", r.logged(before), "updated a")
-			break
+			return
 		}
 		if try == 100 {
-			t.Fatalf("no burst took less than %v", r.o.Settle)
+			t.Fatalf("no burst took less than %v", o.Settle)
 		}
 	}
-	if s := r.Status(); !s.Watching || s.Err != nil || len(s.Slow) != 0 {
-		t.Errorf("status: %+v", s)
-	}
-	stop()
-	r.must(r.x.Close())
 }
 
 // Two folders change places: their watches have, too.
