@@ -67,7 +67,7 @@ func TestBrokenGzip(t *testing.T) {
 // it is noticed.
 func TestGzipIsBounded_DOC60(t *testing.T) {
 	const limit = 1 << 20
-	huge := urlset(listMD, strings.Repeat(" ", 64<<20))
+	huge := urlset(listMD, strings.Repeat(" ", 16<<20))
 	empty := bytes.Repeat(packed(t, ""), limit/16)
 	for name, tc := range map[string]struct {
 		z   []byte

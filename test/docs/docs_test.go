@@ -326,13 +326,20 @@ var (
 
 // anchors returns what the headings of a Markdown document are linked by.
 func anchors(text string) map[string]bool {
+	if known, ok := anchorsOf[text]; ok {
+		return known
+	}
 	found := make(map[string]bool)
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		slug := notSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), "")
 		found[strings.ReplaceAll(slug, " ", "-")] = true
 	}
+	anchorsOf[text] = found
 	return found
 }
+
+// anchorsOf has what anchors found, by document: most pages link to the same few.
+var anchorsOf = map[string]map[string]bool{}
 
 // deadLinks returns the relative links of a Markdown document that lead
 // nowhere in files.
