@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"errors"
+	"slices"
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -39,8 +40,8 @@ func mergeSubscriptions(stored, given *subscriptions.Subscription) *subscription
 	if news {
 		newer, older = *given, stored
 	}
-	for _, g := range older.Gaps { // the newer one cannot have these
-		if n := len(newer.Gaps); n == 0 || g.At.After(newer.Gaps[n-1].At) {
+	for _, g := range older.Gaps {
+		if !slices.ContainsFunc(newer.Gaps, func(has journal.Gap) bool { return tells(has, g) }) {
 			newer.Gaps = journal.AddGap(newer.Gaps, g)
 			news = true
 		}
@@ -50,6 +51,12 @@ func mergeSubscriptions(stored, given *subscriptions.Subscription) *subscription
 		return stored
 	}
 	return &newer
+}
+
+// tells reports whether one gap is another, or the other was joined with it. Gaps need not be in the order of their
+// times: a clock may have been set back.
+func tells(has, g journal.Gap) bool {
+	return !has.From.After(g.From) && !has.Until.Before(g.Until) && !has.At.Before(g.At)
 }
 
 // newerThan orders two states of one subscription: by its verification, then by
