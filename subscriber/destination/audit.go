@@ -198,9 +198,9 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 		return time.Time{}, err
 	}
 	a.total += len(listed)
-	return until, a.compareAll(ctx, docs.wants(set, newer), func(w desired, f file) desired {
-		if a.c.state.membersWith(w.url, f)[w.set].After(until) { // it was pushed after the lists were written
-			return recordedWant(w.url, w.set, f)
+	return until, a.compareAll(ctx, docs.wants(set, newer), func(w desired, f listedFile) desired {
+		if f.members[w.set].After(until) { // it was pushed after the lists were written
+			return recordedWant(w.url, w.set, f.file)
 		}
 		return w
 	})
@@ -226,8 +226,8 @@ func (a *audit) byRecord(ctx context.Context, set namedSet) error {
 // recorded yields the resources of a set as they were copied, and those that could not be.
 func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
-		for url, f := range a.c.state.files() {
-			if _, ok := a.c.state.members(url)[set.name]; ok && !yield(recordedWant(url, set.name, f), nil) {
+		for url, f := range a.c.state.listedFiles() {
+			if _, ok := f.members[set.name]; ok && !yield(recordedWant(url, set.name, f.file), nil) {
 				return
 			}
 		}
@@ -251,7 +251,7 @@ func recordedWant(url, set string, f file) desired {
 
 // compareAll compares resources with their files, on all processors. With the record of a file,
 // settle says what the resource is to be; nil: as it is listed.
-func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error], settle func(desired, file) desired) error {
+func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error], settle func(desired, listedFile) desired) error {
 	work := make(chan desired, 256)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -286,11 +286,12 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error],
 }
 
 // compare compares one resource with its file.
-func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(desired, file) desired) {
+func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(desired, listedFile) desired) {
 	c := a.c
-	f, known := c.state.file(w.url)
+	record, known := c.state.listedFile(w.url)
+	f := record.file
 	if known && settle != nil {
-		w = settle(w, f)
+		w = settle(w, record)
 	}
 	if !known {
 		p, err := c.tree.preferredPath(w.url)

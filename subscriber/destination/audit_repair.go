@@ -23,13 +23,14 @@ func (a *audit) findExtra(ctx context.Context) error {
 	}
 	at := folder{tree: c.tree}
 	defer at.leave()
-	for url, f := range c.state.files() {
+	unlisted := func(url string) bool {
+		folders[c.tree.rootOf(url).Dir] = true
+		_, listed := a.listed[keyOf(url)]
+		return !listed && a.looksAt(url) || ctx.Err() != nil
+	}
+	for url, f := range filesTable.some(c.state, unlisted) {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		folders[c.tree.rootOf(url).Dir] = true
-		if _, ok := a.listed[keyOf(url)]; ok || !a.looksAt(url) {
-			continue
 		}
 		if _, ok := a.unselected[keyOf(url)]; ok {
 			a.report.LeftOut++

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -49,13 +50,39 @@ func membersOf(tx *boltfile.Tx, url string) members {
 	return recordedMembers(tx, url)
 }
 
-// membersWith returns the members of a resource of which the copy has a file, without reading the
-// record of the file again.
-func (s *state) membersWith(url string, f file) members {
-	if m, ok := membersTable.read(s, url); ok && m != nil {
-		return m
+// listedFile is a file with the members of its resource.
+type listedFile struct {
+	file
+	members members
+}
+
+func listedFileOf(tx *boltfile.Tx, url string, f file) listedFile {
+	if m, ok := membersTable.get(tx, url); ok && m != nil {
+		return listedFile{f, m}
 	}
-	return members{f.Set: f.ChangedAt}
+	return listedFile{f, members{f.Set: f.ChangedAt}}
+}
+
+// listedFile returns the file of a resource.
+func (s *state) listedFile(url string) (l listedFile, ok bool) {
+	s.view(func(tx *boltfile.Tx) {
+		var f file
+		if f, ok = filesTable.get(tx, url); ok {
+			l = listedFileOf(tx, url, f)
+		}
+	})
+	return l, ok
+}
+
+// listedFiles yields all files.
+func (s *state) listedFiles() iter.Seq2[string, listedFile] {
+	return pages(s, filesTable.bucket, func(tx *boltfile.Tx, url string, raw []byte) (l listedFile, ok bool) {
+		var f file
+		if json.Unmarshal(raw, &f) != nil {
+			return l, false
+		}
+		return listedFileOf(tx, url, f), true
+	})
 }
 
 // recordedMembers returns the members that the other records of a resource imply: the set
@@ -127,8 +154,8 @@ func (s *state) changesMembership(url string, what *membershipChange) bool {
 // with the time of the last change that said so.
 func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
-		for url := range s.files() {
-			if at, ok := s.members(url)[set]; ok && !yield(url, at) {
+		for url, f := range s.listedFiles() {
+			if at, ok := f.members[set]; ok && !yield(url, at) {
 				return
 			}
 		}

@@ -52,9 +52,9 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 			changes[w.url] = w
 		}
 	}
-	for url, f := range s.files() {
-		if at := s.membersWith(url, f)[set.name]; at.After(since) {
-			w := recordedWant(url, set.name, f)
+	for url, f := range s.listedFiles() {
+		if at := f.members[set.name]; at.After(since) {
+			w := recordedWant(url, set.name, f.file)
 			w.change, w.changedAt = resourcesync.Updated, at
 			add(w)
 		}

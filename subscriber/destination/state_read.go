@@ -33,7 +33,19 @@ func (t table[T]) read(s *state, key string) (v T, ok bool) {
 // all yields the records that can be read. It reads them in pages, so the table may be
 // changed meanwhile.
 func (t table[T]) all(s *state) iter.Seq2[string, T] {
-	const page = 1000
+	return t.some(s, func(string) bool { return true })
+}
+
+// some is all for the records with keys that are wanted, which must not use the state.
+func (t table[T]) some(s *state, wanted func(key string) bool) iter.Seq2[string, T] {
+	return pages(s, t.bucket, func(_ *boltfile.Tx, key string, raw []byte) (v T, ok bool) {
+		return v, wanted(key) && json.Unmarshal(raw, &v) == nil
+	})
+}
+
+// pages yields what decode makes of the records of a bucket, in pages.
+func pages[T any](s *state, bucket []byte, decode func(tx *boltfile.Tx, key string, raw []byte) (T, bool)) iter.Seq2[string, T] {
+	const page = 1000 // records that are looked at, so that no page lasts long
 	type record struct {
 		key   string
 		value T
@@ -43,12 +55,14 @@ func (t table[T]) all(s *state) iter.Seq2[string, T] {
 			var got []record
 			var next []byte
 			s.view(func(tx *boltfile.Tx) {
-				c := tx.Bucket(t.bucket).Cursor()
+				c := tx.Bucket(bucket).Cursor()
 				k, raw := c.Seek(from)
-				for ; k != nil && len(got) < page; k, raw = c.Next() {
-					if r := (record{key: string(k)}); json.Unmarshal(raw, &r.value) == nil {
-						got = append(got, r)
+				for n := 0; k != nil && n < page; n++ {
+					key := string(k)
+					if v, ok := decode(tx, key, raw); ok {
+						got = append(got, record{key, v})
 					}
+					k, raw = c.Next()
 				}
 				next = bytes.Clone(k)
 			})
