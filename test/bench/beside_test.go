@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -92,37 +91,10 @@ func called(b *testing.B, hub *app.App, topic string) *latencies {
 	return l
 }
 
-// listen opens streams of a topic in this process.
-func (l *latencies) listen(b *testing.B, hub *app.App, request []byte, streams int) {
-	b.Helper()
-	for range streams {
-		c, err := net.Dial("tcp", address(b, hub)) //nolint:noctx // it is closed at the end
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = c.Close() })
-		if _, err := c.Write(request); err != nil {
-			b.Fatal(err)
-		}
-		in := bufio.NewReader(c)
-		if _, err := in.ReadString('\n'); err != nil {
-			b.Fatal(err)
-		}
-		go func() {
-			for {
-				line, err := in.ReadBytes('\n')
-				if err != nil {
-					return
-				}
-				l.add(line)
-			}
-		}()
-	}
-}
-
 // BenchmarkCallbacksAndStreams is the 99th percentile of the time from publish to callbacks at half of their
 // full rate, and to streams with an event a second, both at once as a ratio to each alone: streams of one topic, all
 // of which have their event at the same moment, and streams of several topics, whose events are spread over the second.
+// Callbacks and readers are processes of their own on the same machine.
 func BenchmarkCallbacksAndStreams(b *testing.B) {
 	b.Run("topic", func(b *testing.B) { callbacksAndStreams(b, 1) })
 	b.Run("topics", func(b *testing.B) { callbacksAndStreams(b, besideTopics) })
@@ -130,25 +102,26 @@ func BenchmarkCallbacksAndStreams(b *testing.B) {
 
 func callbacksAndStreams(b *testing.B, topics int) {
 	hub, first, _ := streamed(b)
-	streams := new(latencies)
+	readers, receivers := startReaders(b), startReceivers(b)
 	streaming := make([]*source, topics)
 	for i := range streaming {
 		s := &source{topic: fmt.Sprint(first.topic, i), hub: first.hub, until: first.until}
 		s.publish(b)
-		streams.listen(b, hub, streamRequest(b, s), besideStreams/topics)
+		readers.do(order{Open: besideStreams / topics, Addr: address(b, hub), Request: streamRequest(b, s), Stamped: true}, int64(besideStreams/topics))
 		streaming[i] = s
 	}
 	src := &source{topic: hub.HubURL() + "called", hub: hub.HubURL(), until: first.until}
 	src.publish(b)
-	callbacks := called(b, hub, src.topic)
+	for i := range besideCallbacks {
+		subscribe(b, hub.HubURL(), src.topic, fmt.Sprintf("%s%s%d", receivers.hosts[i%hosts], stamped, i))
+	}
+	waitActive(b, hub)
 	const full = 50
-	start, before := time.Now(), callbacks.got.Load()
+	start := time.Now()
 	for range full {
 		src.stamped(b)
 	}
-	for callbacks.got.Load() < before+full*besideCallbacks {
-		time.Sleep(time.Millisecond)
-	}
+	receivers.count(b, full*besideCallbacks)
 	pace := 2 * time.Since(start) / full
 	phase := func(calls, events bool) (ofCallbacks, ofStreams float64) {
 		var all sync.WaitGroup
@@ -172,7 +145,7 @@ func callbacksAndStreams(b *testing.B, topics int) {
 		}
 		all.Wait()
 		time.Sleep(500 * time.Millisecond) // the last ones arrive
-		return callbacks.take(), streams.take()
+		return receivers.p99(b), readers.p99()
 	}
 	phase(true, true)
 	for b.Loop() {

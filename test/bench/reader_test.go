@@ -31,8 +31,11 @@ type order struct {
 	Request  []byte
 	TLS      bool
 	Sluggish bool // they read nothing
+	Stamped  bool // they note how long each event was on its way, by the time in it
 	// Wait: until so many marks came in all, or a minute. The number is answered.
 	Wait int64
+	// Take: the 99th percentile of what was noted since the last time is answered, in microseconds.
+	Take bool
 	// Close: all connections.
 	Close bool
 }
@@ -40,6 +43,7 @@ type order struct {
 // readStreams does what orders on its standard input say, until that ends.
 func readStreams() error {
 	var got atomic.Int64
+	noted := new(latencies)
 	var open []net.Conn
 	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
@@ -52,7 +56,7 @@ func readStreams() error {
 		answer := int64(0)
 		switch {
 		case o.Open > 0:
-			more, err := openStreams(o, &got)
+			more, err := openStreams(o, &got, noted)
 			if err != nil {
 				return err
 			}
@@ -63,6 +67,8 @@ func readStreams() error {
 				time.Sleep(time.Millisecond)
 			}
 			answer = got.Load()
+		case o.Take:
+			answer = int64(noted.take() * 1000)
 		case o.Close:
 			for _, c := range open {
 				_ = c.Close()
@@ -77,7 +83,7 @@ func readStreams() error {
 }
 
 // openStreams opens the connections of an order, and counts the marks that come by them.
-func openStreams(o order, got *atomic.Int64) ([]net.Conn, error) {
+func openStreams(o order, got *atomic.Int64, noted *latencies) ([]net.Conn, error) {
 	conns, errs := make([]net.Conn, o.Open), make(chan error, o.Open)
 	limit := make(chan struct{}, 64)
 	var begun sync.WaitGroup
@@ -86,7 +92,7 @@ func openStreams(o order, got *atomic.Int64) ([]net.Conn, error) {
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			var err error
-			if conns[i], err = openStream(o, got); err != nil {
+			if conns[i], err = openStream(o, got, noted); err != nil {
 				errs <- err
 			}
 		})
@@ -100,7 +106,7 @@ func openStreams(o order, got *atomic.Int64) ([]net.Conn, error) {
 	}
 }
 
-func openStream(o order, got *atomic.Int64) (net.Conn, error) {
+func openStream(o order, got *atomic.Int64, noted *latencies) (net.Conn, error) {
 	c, err := net.Dial("tcp", o.Addr) //nolint:noctx // it ends with the process
 	if err != nil {
 		return nil, err
@@ -116,7 +122,19 @@ func openStream(o order, got *atomic.Int64) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	if !o.Sluggish {
+	switch {
+	case o.Sluggish:
+	case o.Stamped:
+		go func() {
+			for in := bufio.NewReader(c); ; {
+				line, err := in.ReadBytes('\n')
+				if err != nil {
+					return
+				}
+				noted.add(line)
+			}
+		}()
+	default:
 		go func() {
 			for b := make([]byte, 4<<10); ; {
 				n, err := c.Read(b)
@@ -160,6 +178,20 @@ func startReaders(b *testing.B) *readers {
 // do gives an order. Its answer is to be want.
 func (r *readers) do(o order, want int64) {
 	r.b.Helper()
+	if got := r.ask(o); got != want {
+		r.b.Fatalf("the readers answer %d to %s, want %d", got, fmt.Sprintf("open %d, wait %d, close %v", o.Open, o.Wait, o.Close), want)
+	}
+}
+
+// p99 is that of what was noted since the last time, in ms.
+func (r *readers) p99() float64 {
+	r.b.Helper()
+	return float64(r.ask(order{Take: true})) / 1000
+}
+
+// ask gives an order, and returns the answer.
+func (r *readers) ask(o order) (got int64) {
+	r.b.Helper()
 	if err := json.NewEncoder(r.in).Encode(o); err != nil {
 		r.b.Fatal(err)
 	}
@@ -167,8 +199,8 @@ func (r *readers) do(o order, want int64) {
 	if err != nil {
 		r.b.Fatal("the readers ended: ", err)
 	}
-	var got int64
-	if err := json.Unmarshal(line, &got); err != nil || got != want {
-		r.b.Fatalf("the readers answer %s to %+v, want %d", bytes.TrimSpace(line), fmt.Sprintf("open %d, wait %d, close %v", o.Open, o.Wait, o.Close), want)
+	if err := json.Unmarshal(line, &got); err != nil {
+		r.b.Fatalf("the readers answer %s", bytes.TrimSpace(line))
 	}
+	return got
 }

@@ -11,12 +11,16 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
 const receiverEnv = "RSHUB_BENCH_RECEIVER"
+
+// stamped is with what the paths of callbacks begin that note how long deliveries were on their way.
+const stamped = "/stamped/"
 
 // TestMain turns the test binary into the receiver, or into the readers of streams, if the environment
 // says so. They are separate processes, so that only the CPU time and the allocations of the sender are measured.
@@ -42,15 +46,25 @@ func TestMain(m *testing.M) {
 // prints them as a line of JSON, the control address first.
 func receive(n int) error {
 	var count atomic.Int64
+	noted := new(latencies)
 	callback := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body)
+		if strings.HasPrefix(r.URL.Path, stamped) {
+			body, _ := io.ReadAll(r.Body)
+			noted.add(body)
+		} else {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
 		count.Add(1)
 	})
 	control := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("p99") {
+			_, _ = fmt.Fprint(w, int64(noted.take()*1000)) // in microseconds
+			return
+		}
 		// Answers once the count has reached the requested number.
 		want, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
 		for deadline := time.Now().Add(time.Minute); count.Load() < want && time.Now().Before(deadline); {
@@ -115,7 +129,18 @@ func startReceivers(b *testing.B) *receivers {
 // count waits until n deliveries have come, or for a minute, and returns how many have come.
 func (r *receivers) count(b *testing.B, n int64) int64 {
 	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.control+"/?n="+strconv.FormatInt(n, 10), nil)
+	return r.ask(b, "n="+strconv.FormatInt(n, 10))
+}
+
+// p99 is the 99th percentile of how long deliveries were on their way since the last call, by the time in them, in ms.
+func (r *receivers) p99(b *testing.B) float64 {
+	b.Helper()
+	return float64(r.ask(b, "p99")) / 1000
+}
+
+func (r *receivers) ask(b *testing.B, query string) int64 {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.control+"/?"+query, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
