@@ -6,7 +6,7 @@ import (
 )
 
 // apply accepts the present state of a subscription with a callback at a host. It returns
-// the topic if that is new. False: a 410 of the subscription waits to be stored, and may end it.
+// the topic if its first lane here is new. False: a 410 of the subscription waits to be stored, and may end it.
 // Read the subscription again after that.
 func (s *scheduler) apply(sub *subscriptions.Subscription, hostPort string) (fresh *topic, ok bool) {
 	l, now := s.lane(sub.ID), s.read()
@@ -36,14 +36,13 @@ func (s *scheduler) apply(sub *subscriptions.Subscription, hostPort string) (fre
 	return fresh, true
 }
 
-// add creates the lane of a subscription that has not ended. It returns its topic if that is new.
+// add creates the lane of a subscription that has not ended. It returns its topic if that is the first lane of it.
 func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now reading) (fresh *topic) {
 	t := s.topics[sub.Topic]
 	if t == nil {
-		t = &topic{url: sub.Topic}
+		fresh = s.registry.join(sub.Topic)
+		t = &topicLanes{topic: fresh}
 		s.topics[sub.Topic] = t
-		s.partitions[partitionOf(t.url)]++
-		fresh = t
 	}
 	h := s.hosts.host(hostPort, sub.Callback)
 	l := &lane{id: sub.ID, topic: t, host: h, cursor: packCursor(sub.Cursor), timer: -1}
@@ -59,8 +58,6 @@ func (s *scheduler) add(sub *subscriptions.Subscription, hostPort string, now re
 	s.place(l, now)
 	return fresh
 }
-
-func partitionOf(topic string) int { return journal.Partition(journal.TopicID(topic)) }
 
 // remove drops a lane. It stores nothing.
 func (s *scheduler) remove(l *lane) {
@@ -80,8 +77,9 @@ func (s *scheduler) remove(l *lane) {
 	h.members.remove(l.inHost, inHost)
 	if len(t.lanes) == 0 && s.topics[t.url] == t {
 		delete(s.topics, t.url)
-		s.partitions[partitionOf(t.url)]--
-		s.troubles.forget(t)
+		if s.registry.leave(t.topic) {
+			s.troubles.forget(t.topic)
+		}
 	}
 	s.hosts.forget(h)
 	s.resumeLarge()

@@ -227,6 +227,7 @@ func newBed(t testing.TB, more ...func(*Options)) *bed {
 	o := Options{
 		Journal: b.memory, Subscriptions: b.memory, Client: over(b.wire), HubURL: "https://hub.example/",
 		Drain: 15 * time.Second, Rand: func() float64 { return 0.5 }, Sweep: time.Minute,
+		Schedulers: 3,
 	}
 	for _, f := range more {
 		f(&o)
@@ -260,11 +261,23 @@ func (b *bed) take() {
 
 // removeAll removes all lanes, under the lock.
 func (b *bed) removeAll() {
-	for _, set := range b.d.sched.s.sets {
-		for _, l := range slices.Clone(set.lanes) {
-			b.d.sched.s.remove(l)
+	for _, q := range b.d.sched.all {
+		for _, set := range q.s.sets {
+			for _, l := range slices.Clone(set.lanes) {
+				q.s.remove(l)
+			}
 		}
 	}
+}
+
+// single has a bed with one scheduler, which only returns.
+func single(o *Options) { o.Schedulers = 1 }
+
+func (d *Dispatcher) only() *sharedScheduler {
+	if len(d.sched.all) > 1 {
+		panic("the bed has several schedulers")
+	}
+	return d.sched.all[0]
 }
 
 // run starts the Dispatcher, with all shards. It is stopped at the end of the test.

@@ -3,7 +3,10 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,7 +23,7 @@ import (
 func BenchmarkDispatch(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
-			bed := newBed(b)
+			bed := newBed(b, single)
 			bed.d.shards.store, bed.d.commits.store = noCommits{bed.memory}, noCommits{bed.memory}
 			var n atomic.Int64
 			done := make(chan struct{}, 1)
@@ -65,7 +68,7 @@ func BenchmarkLanes(b *testing.B) {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
 			for range b.N {
 				const lanes = 100_000
-				bed := newBed(b)
+				bed := newBed(b, single)
 				subs := make([]subscriptions.Subscription, lanes)
 				text := 0
 				for i := range subs {
@@ -103,20 +106,20 @@ func BenchmarkPick(b *testing.B) {
 		{1, 1000, 100_000}, {100, 1000, 100_000}, {10_000, 1, 10_000}, {100_000, 1, 100_000}, {17, 10, 10_000},
 	} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
-			bed := newBed(b)
+			bed := newBed(b, single)
 			bed.take()
 			d := bed.d
 			for i := range c.lanes {
 				d.Apply(subscriptionOf(fmt.Sprint("http://topic/", i%c.topics), fmt.Sprintf("http://h%d.example/%d", i/c.topics%c.hosts, i), served))
 			}
 			var lanes []*lane
-			for i := range d.sched.s.sets {
-				for _, l := range d.sched.s.sets[i].lanes {
+			for i := range d.only().s.sets {
+				for _, l := range d.only().s.sets[i].lanes {
 					lanes = append(lanes, l)
 				}
 			}
 			for _, l := range lanes {
-				d.sched.s.enqueue(l, false)
+				d.only().s.enqueue(l, false)
 			}
 			inFlight := make([]job, 0, d.o.MaxInflight)
 			next := 0
@@ -124,7 +127,7 @@ func BenchmarkPick(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				for len(inFlight) < cap(inFlight) {
-					j, ok := d.sched.s.pick()
+					j, ok := d.only().s.pick()
 					if !ok {
 						break
 					}
@@ -132,8 +135,8 @@ func BenchmarkPick(b *testing.B) {
 				}
 				j := &inFlight[next%len(inFlight)]
 				next++
-				d.sched.s.enqueue(j.lane, false)
-				d.sched.s.release(*j)
+				d.only().s.enqueue(j.lane, false)
+				d.only().s.release(*j)
 				*j = inFlight[len(inFlight)-1]
 				inFlight = inFlight[:len(inFlight)-1]
 			}
@@ -157,13 +160,13 @@ func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscrip
 // How long the lock of the scheduler is held for a delivery, and for what: the lane becomes ready, a
 // sender starts it, the subscription is confirmed, the cursor moves, the lane is put back. One
 // operation is one delivery, and does no I/O. It counts processor time, which other programs do not
-// lengthen. The percentages are how much of the time the lock is held at the rate of so many cores, if
+// lengthen. The percentages are how much of the time the lock of each scheduler is held at the rate of so many cores, if
 // each makes rateOfCore deliveries a second.
 func BenchmarkLock(b *testing.B) {
 	const rateOfCore = 15_000
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {100, 1000, 100_000}, {1000, 10_000, 1_000_000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
-			bed := newBed(b)
+			bed := newBed(b, single)
 			bed.take()
 			for i := range c.lanes {
 				sub := subscriptions.Subscription{
@@ -173,8 +176,8 @@ func BenchmarkLock(b *testing.B) {
 				sub.ID = subscriptions.ID(sub.Topic, sub.Callback)
 				bed.d.Apply(sub)
 			}
-			q := bed.d.sched
-			topics := q.allTopics()
+			q := bed.d.only()
+			topics := slices.Collect(maps.Values(q.s.topics))
 			now := time.Now()
 			var spent [5]time.Duration
 			timed := func(of int, f func(*scheduler)) {
@@ -236,7 +239,7 @@ func BenchmarkLock(b *testing.B) {
 					hold := all.Seconds() / float64(done)
 					b.ReportMetric(hold*1e9, "ns-held/delivery")
 					for _, cores := range []float64{16, 64} {
-						b.ReportMetric(100*hold*cores*rateOfCore, fmt.Sprintf("%%-at-%.0f-cores", cores))
+						b.ReportMetric(100*hold*cores*rateOfCore/math.Ceil(cores/coresOfScheduler), fmt.Sprintf("%%-at-%.0f-cores", cores))
 					}
 				}
 			}

@@ -71,15 +71,15 @@ func TestLeaseRunsOutInTheQueue_HUB49(t *testing.T) {
 // A clock that jumps ahead and comes back within --resume-within heals by itself.
 func TestClockThatComesBackHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, single)
 		sub := b.subscribe(topicA, cb(0))
 		b.run()
 		defer b.end()
 		pass(time.Second)
 		lease := func(d time.Duration) {
-			b.d.sched.mu.Lock()
-			defer b.d.sched.mu.Unlock()
-			b.d.sched.s.lane(sub.ID).expires = time.Now().Add(d).UnixNano()
+			b.d.only().mu.Lock()
+			defer b.d.only().mu.Unlock()
+			b.d.only().s.lane(sub.ID).expires = time.Now().Add(d).UnixNano()
 		}
 		lease(-time.Hour)
 		one := b.publish(t, topicA, []byte("one"))
@@ -134,7 +134,7 @@ func (s *staleReads) Get(ctx context.Context, id uuid.UUID) (subscriptions.Recor
 // A read that began before the head moved says nothing of the head after it.
 func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, single)
 		sub := b.subscribe(topicA, cb(0))
 		b.run()
 		defer b.end()
@@ -143,21 +143,21 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 		b.set(cb(0), hangs)
 		two := b.publish(t, topicA, []byte("two"))
 		synctest.Wait()
-		b.d.sched.mu.Lock()
-		l := b.d.sched.s.lane(sub.ID)
+		b.d.only().mu.Lock()
+		l := b.d.only().s.lane(sub.ID)
 		late := job{lane: l, cursor: l.cursor, headSets: l.topic.headSets - 1}
-		b.d.sched.mu.Unlock()
+		b.d.only().mu.Unlock()
 		if !late.cursor.anchor().same(packAnchor(one.Anchor())) {
 			t.Fatal("not in flight")
 		}
-		b.d.sched.mu.Lock()
+		b.d.only().mu.Lock()
 		l.host.active[late.kind]++ // release takes it back
-		b.d.sched.s.turns.inFlight++
-		b.d.sched.mu.Unlock()
-		b.d.sched.s.atHead(late)
-		b.d.sched.mu.Lock()
+		b.d.only().s.turns.inFlight++
+		b.d.only().mu.Unlock()
+		b.d.only().s.atHead(late)
+		b.d.only().mu.Lock()
 		head := l.topic.head
-		b.d.sched.mu.Unlock()
+		b.d.only().mu.Unlock()
 		if !head.same(packAnchor(two.Anchor())) {
 			t.Errorf("the head went back to %+v", head)
 		}

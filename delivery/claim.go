@@ -9,7 +9,7 @@ func (s *sender) claim(_ context.Context, d *delivery) (ok bool) {
 	if !b.inRoom && b.entry.Size <= smallBody {
 		return true
 	}
-	s.sched.do(func(sc *scheduler) { ok = sc.claim(&d.job, b.entry.Size) })
+	s.sched.of(d.lane).do(func(sc *scheduler) { ok = sc.claim(&d.job, b.entry.Size) })
 	return ok
 }
 
@@ -27,6 +27,7 @@ func (s *scheduler) claim(j *job, size int64) bool {
 		return true
 	}
 	s.largeLanes[bulk-1].push(j.lane)
+	s.limits.starved.Store(true)
 	s.park(*j)
 	return false
 }
@@ -49,6 +50,9 @@ func (s *scheduler) resumeLarge() {
 			if s.proceed(l, s.read(), false); l.state == ready && !l.host.suspect {
 				free--
 			}
+		}
+		if lanes.len() > 0 {
+			s.limits.starved.Store(true)
 		}
 	}
 }

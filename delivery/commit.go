@@ -15,7 +15,7 @@ func (s *sender) commit(_ context.Context, d *delivery) bool {
 	s.report.decided[d.dec.Action].Add(1)
 	s.report.attempt(d, d.dec.Action.String(), d.dec.At)
 	s.commits.add(d.done)
-	s.sched.do(func(sc *scheduler) { sc.finish(d.job, d.out) })
+	s.sched.of(d.lane).do(func(sc *scheduler) { sc.finish(d.job, d.out) })
 	return true
 }
 

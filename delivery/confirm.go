@@ -11,7 +11,7 @@ func (s *sender) confirm(_ context.Context, d *delivery) (ok bool) {
 		return false
 	}
 	d.lane.topic.tail.saw(d.cursor.anchor(), d.body.anchor)
-	s.sched.do(func(sc *scheduler) {
+	s.sched.of(d.lane).do(func(sc *scheduler) {
 		if ok = sc.confirm(&d.job); !ok {
 			sc.giveBack(d.job)
 		}

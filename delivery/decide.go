@@ -13,7 +13,8 @@ import (
 // meanwhile. The end of a subscription is recorded with its shard.
 func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
 	now := s.report.clock.Now()
-	decide := func() { s.sched.do(func(sc *scheduler) { ok = sc.decide(d, now) }) }
+	sched := s.sched.of(d.lane)
+	decide := func() { sched.do(func(sc *scheduler) { ok = sc.decide(d, now) }) }
 	if d.out.Status != http.StatusGone {
 		decide()
 	} else {
@@ -21,7 +22,7 @@ func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
 		if d.head, err = s.journal.Head(ctx, d.lane.topic.url); err != nil {
 			// What is left out is not known, so the subscription ends another time.
 			s.report.attempt(d, Retry.String(), now.Add(storeBackoff))
-			s.sched.do(func(sc *scheduler) { sc.observe(d.job, d.out) })
+			sched.do(func(sc *scheduler) { sc.observe(d.job, d.out) })
 			s.delay(&d.job, false)
 			return false
 		}
@@ -29,7 +30,7 @@ func (s *sender) decide(ctx context.Context, d *delivery) (ok bool) {
 	}
 	if !ok {
 		s.report.attempt(d, OutcomeSuperseded, time.Time{})
-		s.sched.do(func(sc *scheduler) { sc.finish(d.job, d.out) })
+		sched.do(func(sc *scheduler) { sc.finish(d.job, d.out) })
 	}
 	return ok
 }

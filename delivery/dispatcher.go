@@ -22,7 +22,7 @@ var errShutdown = errors.New("the hub shuts down")
 // lists.
 type Dispatcher struct {
 	o        Options
-	sched    *sharedScheduler
+	sched    *schedulers
 	shards   *shards
 	heads    *heads
 	bodies   *bodies
@@ -50,11 +50,13 @@ func New(o Options) (*Dispatcher, error) {
 	d.troubles = &troubles{
 		clocks: clocks, policy: o.Policy, rnd: o.Rand, log: o.Log, damaged: o.Damaged, pending: make(map[*topic]struct{}),
 	}
-	d.sched = newSharedScheduler(newScheduler(&o, clocks, limits, d.troubles))
-	d.troubles.walk, d.sched.s.ahead = d.sched.walk, d.commits.ahead
+	d.sched = newSchedulers(&o, clocks, limits, d.troubles)
+	d.troubles.walk = d.sched.walk
 	d.heads = newHeads(o.Journal, d.sched, o.Log)
 	d.bodies = newBodies(o.Journal, o.HubURL, o.UserAgent, o.MaxInflightBytes, limits, d.unpark, d.troubles.wasRead)
-	d.sched.s.bulk = d.bodies.room.bulk
+	for _, q := range d.sched.all {
+		q.s.ahead, q.s.bulk = d.commits.ahead, d.bodies.room.bulk
+	}
 	d.shards = &shards{
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
 		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
@@ -69,7 +71,7 @@ func New(o Options) (*Dispatcher, error) {
 		rewinder: &rewinder{o.Journal, d.sched, d.bodies, d.commits, d.report, d.shards.owns},
 		commits:  d.commits, report: d.report, answers: newAnswers(answersBytes),
 	}
-	d.lags = &lagReporter{sched: d.sched, heads: d.heads, now: o.Clock.Now}
+	d.lags = &lagReporter{sched: d.sched, heads: d.heads, clocks: clocks, now: o.Clock.Now}
 	d.lags.latest.Store(&LagReport{})
 	return d, nil
 }
@@ -91,8 +93,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stored.Go(func() { d.commits.run(commits) })
 	// Subscribe to hints before reading the first head, so no append is missed.
 	hints := d.o.Journal.Hints(ctx)
-	for range d.o.MaxInflight {
-		senders.Go(func() { d.sender.run(d.exchanges) })
+	for n := range d.o.MaxInflight {
+		senders.Go(func() { d.sender.run(d.exchanges, n) })
 	}
 	for range followers {
 		others.Go(func() { d.heads.run(ctx) })
@@ -103,7 +105,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	others.Go(func() { d.lags.run(ctx) })
 
 	<-ctx.Done()
-	d.sched.stop()
+	d.sched.bell.stop()
 	d.heads.stop()
 	defer time.AfterFunc(d.o.Drain, func() {
 		d.cutOff(errShutdown)
@@ -158,9 +160,9 @@ func (d *Dispatcher) Apply(s subscriptions.Subscription) { d.shards.apply(s) }
 // time grows with their number. Between chunks of them it releases the lock, so that deliveries go
 // on; a subscription that comes or goes meanwhile may be left out.
 func (d *Dispatcher) Subscribers(topic string) (n int) {
-	if t := d.sched.topic(topic); t != nil {
-		now := d.sched.clocks.read().earliest
-		d.sched.each(t.all, func(_ *scheduler, l *lane) {
+	if t := d.sched.topics.get(topic); t != nil {
+		now := d.lags.clocks.read().earliest
+		d.sched.each(t, func(_ *scheduler, l *lane) {
 			if l.inForce(now) {
 				n++
 			}
@@ -178,12 +180,12 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 	for _, n := range partitions {
 		wanted[n] = true
 	}
-	for _, t := range d.sched.allTopics() {
+	for _, t := range d.sched.topics.all() {
 		if !wanted[partitionOf(t.url)] {
 			continue
 		}
 		least, greatest := anchor{position: math.MaxUint64}, anchor{}
-		d.sched.each(t.all, func(_ *scheduler, l *lane) {
+		d.sched.each(t, func(_ *scheduler, l *lane) {
 			at := l.cursor.anchor()
 			if at.position < least.position {
 				least = at
@@ -207,7 +209,7 @@ func (d *Dispatcher) LagReport() LagReport {
 // Troubles returns why subscriptions of a topic wait, and what they pass over. Nil:
 // nothing is wrong as far as known.
 func (d *Dispatcher) Troubles(topic string) []Trouble {
-	if t := d.sched.topic(topic); t != nil {
+	if t := d.sched.topics.get(topic); t != nil {
 		return d.troubles.report(t)
 	}
 	return nil
@@ -216,17 +218,18 @@ func (d *Dispatcher) Troubles(topic string) []Trouble {
 // Stats returns a snapshot.
 func (d *Dispatcher) Stats() (st Stats) {
 	d.sched.do(func(s *scheduler) {
-		st = Stats{
-			Topics: len(s.topics), Hosts: len(s.hosts.byName),
-			Ready: s.turns.ready, Waiting: len(s.timers.items), InFlight: s.turns.inFlight,
-			Suspects: s.hosts.suspects,
-		}
+		st.Hosts += len(s.hosts.byName)
+		st.Ready += s.turns.ready
+		st.Waiting += len(s.timers.items)
+		st.InFlight += s.turns.inFlight
+		st.Suspects += s.hosts.suspects
 		for _, set := range s.sets {
 			if set != nil {
 				st.Lanes += len(set.lanes)
 			}
 		}
 	})
+	st.Topics = len(d.sched.topics.all())
 	st.Away, st.Damaged = d.troubles.counts()
 	st.BytesInFlight, st.BytesCached, st.Reads = d.bodies.stats()
 	st.Uncommitted = d.commits.uncommitted()

@@ -137,7 +137,7 @@ func TestLargeTopicDoesNotDelaySmallOne(t *testing.T) {
 // even while all senders are busy with the other hosts of the large topics.
 func TestSmallTopicAtSharedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.MaxInflight = 128 })
+		b := newBed(t, single, func(o *Options) { o.MaxInflight = 128 })
 		const large, fanOut = 16, 300
 		for topic := range large {
 			for n := range fanOut {
@@ -266,7 +266,7 @@ func TestLimits(t *testing.T) {
 // Topics take turns, however many lanes each has.
 func TestTopicsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(o *Options) { o.MaxInflight = 1 })
+		b := newBed(t, single, func(o *Options) { o.MaxInflight = 1 })
 		for n := range 50 {
 			b.subscribe(topicA, cb(n))
 			b.set(cb(n), takes(time.Second))

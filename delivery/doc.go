@@ -7,7 +7,7 @@
 //	heads.go       A topic has a new entry, says a hint or the sweep (sweep.go).
 //	walks.go       Fan out: the loop around scheduler.step walks over the topic's lanes.
 //	scheduler.go   Those that have something to deliver become ready (proceed).
-//	turns.go       The turn of a lane comes, and a sender gets it (sharedScheduler.next).
+//	turns.go       The turn of a lane comes, and a sender gets it (schedulers.next).
 //	sender.go      The sender runs the stages, which are a list there. Each is in its file:
 //	  find.go      the next notification, from memory (bodies.go) or the journal;
 //	  claim.go     a sender for a large body (limits.go);
@@ -72,6 +72,11 @@
 //     of them if another kind waits as well, and a quarter if both do. Suspect hosts, and lanes that
 //     go first, are the exceptions.
 //
+// A hub with more than three processors has several schedulers (schedulers.go), which share the senders and the
+// other limits of the hub, and not the hosts. Each takes turns by itself, and they take turns to have a
+// sender. Where each takes the last slot of a limit of the hub at the same moment, it is exceeded by one for each but
+// the first; never that of the senders, nor that of a host.
+//
 // TestSchedulerKeepsTheRule checks it with random histories. docs/delivery.md has it with the
 // waits that follow.
 //
@@ -81,6 +86,8 @@
 //
 //	scheduler    lanes, turns, hosts and timers; no I/O, no lock and no goroutine, so that a
 //	             simulation runs it with a virtual clock. sharedScheduler has its lock
+//	schedulers   those of the hub, one for every three processors, each with its own hosts;
+//	             topics has what they share of a topic
 //	shards       which shards this hub works on, and their subscriptions in the store
 //	heads        which topics have something new
 //	sender       the stages of a delivery; client makes its HTTP exchange

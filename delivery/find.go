@@ -45,7 +45,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			}
 			continue
 		}
-		b, err := s.bodies.get(ctx, j.lane.topic, j.cursor.anchor(), j.lane.host, j.health())
+		b, err := s.bodies.get(ctx, j.lane.topic.topic, j.cursor.anchor(), j.lane.host, j.health())
 		var trimmed *journal.TrimmedError
 		var moved bool
 		switch {
@@ -62,7 +62,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			moved = s.skip(j, to, reason)
 		case errors.Is(err, journal.ErrRolledBack):
 			if err := s.rewinder.reanchor(ctx, j); err != nil {
-				s.troubles.wasRead(keyOf(j.lane.topic, j.cursor.anchor()), err)
+				s.troubles.wasRead(keyOf(j.lane.topic.topic, j.cursor.anchor()), err)
 				return nil, err
 			}
 			moved = s.rewinder.stands(j)
@@ -85,7 +85,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 // where a journal that was lost goes on (journal.Head.Regain), there is no gap.
 func (s *sender) skip(j *job, to journal.Anchor, reason string) (ok bool) {
 	from, c := j.cursor.unpack(), j.cursor.moveTo(packAnchor(to))
-	if s.sched.do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
+	if s.sched.of(j.lane).do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
 		return false
 	}
 	commit := subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack()}

@@ -14,7 +14,7 @@ import (
 // moved, the sweep for certain.
 type heads struct {
 	journal Journal
-	sched   *sharedScheduler
+	sched   *schedulers
 	log     *zap.Logger
 
 	mu       sync.Mutex
@@ -27,7 +27,7 @@ type heads struct {
 // headRead says whether the head of a topic has to be read, and whether that is in progress.
 type headRead struct{ dirty, reading bool }
 
-func newHeads(j Journal, s *sharedScheduler, log *zap.Logger) *heads {
+func newHeads(j Journal, s *schedulers, log *zap.Logger) *heads {
 	h := &heads{journal: j, sched: s, log: log, failed: make(map[*topic]struct{})}
 	h.follow.L = &h.mu
 	return h
@@ -41,7 +41,7 @@ func (h *heads) listen(hints <-chan string) {
 }
 
 // touch reads the head of a topic soon, if the topic has lanes.
-func (h *heads) touch(url string) { h.add(h.sched.topic(url)) }
+func (h *heads) touch(url string) { h.add(h.sched.topics.get(url)) }
 
 // add reads the head of a topic soon. It ignores nil.
 func (h *heads) add(t *topic) {
@@ -108,13 +108,13 @@ func (h *heads) next() *topic {
 // reports whether reading failed but not the time before, or the other way round.
 func (h *heads) read(t *topic, head journal.Head, err error) (changed bool) {
 	hasLanes, last := false, packAnchor(head.Last)
-	h.sched.do(func(s *scheduler) {
-		hasLanes = s.topics[t.url] == t
+	h.sched.ofTopic(t, func(s *scheduler, lanes *topicLanes) {
+		hasLanes = true
 		if err != nil {
 			return
 		}
-		if t.trimmed = packAnchor(head.Trimmed); !(t.known && t.head.same(last)) {
-			s.setHead(t, last)
+		if lanes.trimmed = packAnchor(head.Trimmed); !(lanes.known && lanes.head.same(last)) {
+			s.setHead(lanes, last)
 		}
 	})
 	h.mu.Lock()

@@ -28,8 +28,9 @@ const probation = 10 * time.Minute
 
 // host is a callback host:port.
 type host struct {
-	name   string
-	origin string // with which most callbacks begin, such as https://h.example
+	name      string
+	origin    string // with which most callbacks begin, such as https://h.example
+	scheduler int    // whose it is
 	members
 	// queued are the backlogs with ready lanes, of each kind in the order in which
 	// they have their turn here; active counts the exchanges of each.
@@ -77,20 +78,21 @@ func (h *host) busy() int {
 // hosts are the hosts that have lanes or deliveries, and what is known of their health.
 type hosts struct {
 	clocks
-	policy   Policy
-	rnd      func() float64
-	wake     func() // a probe may be due earlier than before
-	limits   *limits
-	byName   map[string]*host
-	probes   timers[*host] // suspects
-	suspects int
+	policy    Policy
+	rnd       func() float64
+	wake      func() // a probe may be due earlier than before
+	limits    *limits
+	byName    map[string]*host
+	probes    timers[*host] // suspects
+	suspects  int
+	scheduler int // whose they are
 }
 
 // host returns the host of a callback, which has a name. It adds the host if there is none.
 func (hs *hosts) host(name, callback string) *host {
 	h := hs.byName[name]
 	if h == nil {
-		h = &host{name: name, origin: originOf(callback), timer: -1}
+		h = &host{name: name, origin: originOf(callback), scheduler: hs.scheduler, timer: -1}
 		hs.byName[name] = h
 	}
 	return h

@@ -57,7 +57,7 @@ func TestNewAndSlowHostsLeaveAFifth(t *testing.T) {
 // The last result of a host decides its health, and a restarted hub knows it.
 func TestHostHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newBed(t, single)
 		b.subscribe(topicA, cb(0), served)
 		b.subscribe(topicA, cb(1))
 		b.subscribe(topicA, cb(2), func(s *subscriptions.Subscription) { s.Cursor.LastStatus = -1 })
@@ -66,10 +66,10 @@ func TestHostHealth(t *testing.T) {
 		synctest.Wait()
 		want := func(when string, quickly ...bool) {
 			t.Helper()
-			b.d.sched.mu.Lock()
-			defer b.d.sched.mu.Unlock()
+			b.d.only().mu.Lock()
+			defer b.d.only().mu.Unlock()
 			for n, q := range quickly {
-				if got := b.d.sched.s.hosts.byName[fmt.Sprintf("h%d.example:80", n)].health == quick; got != q {
+				if got := b.d.only().s.hosts.byName[fmt.Sprintf("h%d.example:80", n)].health == quick; got != q {
 					t.Errorf("%s, host %d is quick: %v", when, n, got)
 				}
 			}
@@ -89,8 +89,8 @@ func TestHostHealth(t *testing.T) {
 		b.publish(t, topicA, []byte("x"))
 		pass(time.Second)
 		want("much later", true, false, true)
-		if d := b.d; d.sched.s.limits.unproven.Load() != 0 {
-			t.Errorf("%d exchanges are counted that are over", d.sched.s.limits.unproven.Load())
+		if d := b.d; d.sched.limits.unproven.Load() != 0 {
+			t.Errorf("%d exchanges are counted that are over", d.sched.limits.unproven.Load())
 		}
 	})
 }

@@ -99,8 +99,9 @@ type FailingHost struct {
 
 // lagReporter makes a LagReport again and again.
 type lagReporter struct {
-	sched  *sharedScheduler
+	sched  *schedulers
 	heads  *heads
+	clocks clocks
 	now    func() time.Time
 	latest atomic.Pointer[LagReport]
 }
@@ -123,10 +124,10 @@ func lagWait(walk time.Duration) time.Duration {
 func (r *lagReporter) measure(ctx context.Context) {
 	c := &lagWalk{failing: map[*host]*FailingHost{}}
 	look := lookAgain
-	for _, t := range r.sched.allTopics() { // in no order
-		now := r.sched.clocks.read().earliest
+	for _, t := range r.sched.topics.all() { // in no order
+		now := r.clocks.read().earliest
 		before := c.LagSum
-		r.sched.each(t.all, func(_ *scheduler, l *lane) { c.count(l, now) })
+		r.sched.each(t, func(_ *scheduler, l *lane) { c.count(l, now) })
 		if c.LagSum > before && look > 0 {
 			look--
 			r.heads.add(t)

@@ -156,20 +156,20 @@ func TestCensusOfManyLanes(t *testing.T) {
 // A LagReport is finished even if the lanes of a topic are removed during the walk.
 func TestCensusWhileLanesGo(t *testing.T) {
 	for range 20 {
-		b := newBed(t)
+		b := newBed(t, single)
 		for n := range 6 * chunk {
 			b.subscribe(topicA, cb(n))
 		}
 		b.take()
 		var both sync.WaitGroup
-		b.d.sched.mu.Lock()
+		b.d.only().mu.Lock()
 		both.Go(func() { b.d.lags.measure(t.Context()) })
 		both.Go(func() {
-			b.d.sched.mu.Lock()
-			defer b.d.sched.mu.Unlock()
+			b.d.only().mu.Lock()
+			defer b.d.only().mu.Unlock()
 			b.removeAll()
 		})
-		b.d.sched.mu.Unlock()
+		b.d.only().mu.Unlock()
 		both.Wait()
 		if c := b.d.LagReport(); c.Active > 6*chunk || c.At.IsZero() {
 			t.Errorf("%+v", c)
@@ -185,19 +185,19 @@ func TestLag(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		topic  *topic
+		topic  *topicLanes
 		cursor cursor
 		n      uint64
 		span   time.Duration
 	}{
-		{"the head is not known", &topic{}, cursor{}.at(at(5, 50)), 0, 0},
-		{"the head was lost", &topic{known: true, head: at(3, 30)}, cursor{}.at(at(5, 50)), 0, 0},
-		{"at the head", &topic{known: true, head: at(5, 50)}, cursor{}.at(at(5, 50)), 0, 0},
-		{"behind", &topic{known: true, head: at(7, 80)}, cursor{}.at(at(5, 50)), 2, 30 * time.Second},
-		{"nothing was got", &topic{known: true, head: at(7, 80)}, cursor{}, 7, 0},
-		{"nothing was got, and one failed", &topic{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
-		{"time went back", &topic{known: true, head: at(7, 20)}, cursor{}.at(at(5, 50)), 2, 0},
-		{"retention took some", &topic{known: true, head: at(7, 80), trimmed: at(6, 60)}, cursor{}.at(at(2, 20)), 1, 20 * time.Second},
+		{"the head is not known", &topicLanes{}, cursor{}.at(at(5, 50)), 0, 0},
+		{"the head was lost", &topicLanes{known: true, head: at(3, 30)}, cursor{}.at(at(5, 50)), 0, 0},
+		{"at the head", &topicLanes{known: true, head: at(5, 50)}, cursor{}.at(at(5, 50)), 0, 0},
+		{"behind", &topicLanes{known: true, head: at(7, 80)}, cursor{}.at(at(5, 50)), 2, 30 * time.Second},
+		{"nothing was got", &topicLanes{known: true, head: at(7, 80)}, cursor{}, 7, 0},
+		{"nothing was got, and one failed", &topicLanes{known: true, head: at(7, 80)}, cursor{first: 40}, 7, 60},
+		{"time went back", &topicLanes{known: true, head: at(7, 20)}, cursor{}.at(at(5, 50)), 2, 0},
+		{"retention took some", &topicLanes{known: true, head: at(7, 80), trimmed: at(6, 60)}, cursor{}.at(at(2, 20)), 1, 20 * time.Second},
 	} {
 		l := lane{topic: tc.topic, cursor: tc.cursor}
 		if n, span := l.lag(100); n != tc.n || span != tc.span {
@@ -210,7 +210,7 @@ func TestUndelivered(t *testing.T) {
 	at := func(seq, second uint64) anchor {
 		return anchor{position: journal.Position(second * 1e9), seq: seq, until: int64(second)}
 	}
-	heard := &topic{known: true, head: at(7, 80)}
+	heard := &topicLanes{known: true, head: at(7, 80)}
 	second := int64(time.Second)
 	for name, tc := range map[string]struct {
 		cursor cursor
@@ -230,7 +230,7 @@ func TestUndelivered(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	some := &topic{known: true, head: at(7, 80), trimmed: at(5, 50)}
+	some := &topicLanes{known: true, head: at(7, 80), trimmed: at(5, 50)}
 	for _, c := range []cursor{cursor{}.at(at(2, 20)), cursor{first: 30 * second}.at(at(2, 20)), {}, {first: 30 * second}} {
 		l := lane{topic: some, cursor: c}
 		if got := l.waits(100 * second); got != 50*time.Second {
@@ -241,7 +241,7 @@ func TestUndelivered(t *testing.T) {
 
 // The subscribers of a topic with a lease in force are counted, also while others leave.
 func TestSubscribers(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, single)
 	b.take()
 	for n := range 6 * chunk {
 		s := b.subscribe(topicA, cb(n))
@@ -269,9 +269,9 @@ func TestSubscribers(t *testing.T) {
 		})
 	}
 	<-counting
-	b.d.sched.mu.Lock()
+	b.d.only().mu.Lock()
 	b.removeAll()
-	b.d.sched.mu.Unlock()
+	b.d.only().mu.Unlock()
 	both.Wait()
 }
 

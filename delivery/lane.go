@@ -29,7 +29,7 @@ const (
 // pointers, and has the 160 bytes of a size class of Go. The lock of sharedScheduler guards it.
 type lane struct {
 	id              uuid.UUID
-	topic           *topic
+	topic           *topicLanes
 	host            *host
 	texts           texts
 	expires         int64 // Unix nanoseconds

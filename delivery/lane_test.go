@@ -21,9 +21,9 @@ func TestTextsOfALane(t *testing.T) {
 	}
 	for range callbacks {
 		callbacks = append(callbacks[1:], callbacks[0]) // each is the first of the host once
-		b := newBed(t)
+		b := newBed(t, single)
 		b.take()
-		s := &b.d.sched.s
+		s := &b.d.only().s
 		for _, callback := range callbacks {
 			sub := subscriptions.Subscription{ID: subscriptions.ID(topicA, callback), Topic: topicA, Callback: callback, Secret: "secret of " + callback, ExpiresAt: time.Now().Add(time.Hour)}
 			for _, secret := range []string{sub.Secret, "", "/another", sub.Secret} {

@@ -107,12 +107,10 @@ func nothingHeld(t *testing.T, b *bed) {
 	t.Helper()
 	d := b.d
 	st := d.Stats()
-	d.sched.mu.Lock()
-	defer d.sched.mu.Unlock()
 	d.bodies.mu.Lock()
 	defer d.bodies.mu.Unlock()
-	if st.BytesInFlight != 0 || st.InFlight != 0 || d.sched.s.limits.large.Load() != 0 || d.sched.s.limits.unproven.Load() != 0 {
-		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.sched.s.limits.large.Load(), d.sched.s.limits.unproven.Load())
+	if st.BytesInFlight != 0 || st.InFlight != 0 || d.sched.limits.large.Load() != 0 || d.sched.limits.unproven.Load() != 0 {
+		t.Errorf("all is over, and held are %+v, %d heavy, %d unproven", st, d.sched.limits.large.Load(), d.sched.limits.unproven.Load())
 	}
 	q := &d.bodies.queue
 	for k := range ranks {

@@ -185,12 +185,12 @@ func (m *leaseModel) begin() bool {
 		for m.d.heads.queue.len() > 0 {
 			m.d.heads.read(m.d.heads.next(), m.head(), nil)
 		}
-		for m.d.sched.s.step() == 0 {
+		for m.d.only().s.step() == 0 {
 			continue
 		}
-		m.d.sched.mu.Lock()
-		j, ok := m.d.sched.s.pick()
-		m.d.sched.mu.Unlock()
+		m.d.only().mu.Lock()
+		j, ok := m.d.only().s.pick()
+		m.d.only().mu.Unlock()
 		if !ok {
 			return false
 		}
@@ -224,7 +224,7 @@ func (m *leaseModel) answer(status int) {
 		m.acked[b.anchor.seq] = true
 	case status == 410 && counts:
 		m.gone = append(m.gone, gone410{m.began, m.gapFrom(j.cursor.unpack().Anchor, journal.GapGone), m.head().Last.Seq})
-	case status == 410 && m.began == m.heard && m.d.sched.s.lane(m.id) != nil:
+	case status == 410 && m.began == m.heard && m.d.only().s.lane(m.id) != nil:
 		m.fail("a 410 did not count")
 	}
 }
@@ -271,7 +271,7 @@ func (m *leaseModel) hear() {
 	c := m.unread[0]
 	m.unread, m.heard = m.unread[1:], c.epoch
 	m.d.Apply(c.subscription)
-	if l := m.d.sched.s.lane(m.id); c.renewal && l != nil && l.state == waiting {
+	if l := m.d.only().s.lane(m.id); c.renewal && l != nil && l.state == waiting {
 		m.fail("a renewal was verified, and what waits is not due")
 	}
 }
@@ -290,7 +290,7 @@ func (m *leaseModel) takeOver() {
 	m.d.commits.filling, m.gone, m.overtaken = group{}, nil, false
 	m.d.Abort(subscriptions.Shard(m.id))
 	if m.flight != nil {
-		m.d.sched.s.giveBack(*m.flight)
+		m.d.only().s.giveBack(*m.flight)
 		m.drop()
 	}
 	m.take()
@@ -321,7 +321,7 @@ func (m *leaseModel) finish() {
 	if s.EndReason != m.reason || s.EndedAt.IsZero() != (m.reason == "") {
 		m.fail("the subscription ended as %q, and should have as %q", s.EndReason, m.reason)
 	}
-	if lane := m.d.sched.s.lane(m.id) != nil; lane != (m.reason == "") {
+	if lane := m.d.only().s.lane(m.id) != nil; lane != (m.reason == "") {
 		m.fail("there is a lane: %t, of a subscription that ended as %q", lane, m.reason)
 	}
 	var got, want string

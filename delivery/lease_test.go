@@ -88,7 +88,8 @@ func TestLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(switched)
 		d, err := New(Options{
-			Journal: store, Subscriptions: store, Client: over(newWire()), HubURL: "https://hub.example/",
+			Schedulers: 1,
+			Journal:    store, Subscriptions: store, Client: over(newWire()), HubURL: "https://hub.example/",
 			Rand: func() float64 { return 0.5 }, Log: zap.NewNop(),
 		})
 		if err != nil {

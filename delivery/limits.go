@@ -16,13 +16,15 @@ import "sync/atomic"
 // senders, however much of it waits. A body is read only if a sender can be spared for it, and
 // that slot is reserved until the first lane comes for it. So no body is read in vain.
 //
-// Limits may be read from any goroutine. The scheduler counts exchanges, and bodies
+// Limits may be read from any goroutine. Schedulers count exchanges, and bodies
 // reservations, each under the lock of its owner.
 type limits struct {
 	senders, suspectMax, unprovenMax int64
 	suspect, unproven, large         atomic.Int64
 	// reserved are the slots that wait for a lane, by health.
 	reserved [2]atomic.Int64
+	// starved: a lane with a large body may wait for a sender, at some scheduler.
+	starved atomic.Bool
 }
 
 func newLimits(senders int) *limits {

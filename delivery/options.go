@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"time"
 
 	"go.uber.org/zap"
@@ -75,6 +76,9 @@ type Options struct {
 	// MaxInflightBytes bounds the distinct bodies in memory; a single one over
 	// it is delivered alone. 256 MiB.
 	MaxInflightBytes int64
+	// Schedulers is how many schedulers the callback hosts are divided among (docs/scale.md). One for
+	// every three processors.
+	Schedulers int
 	// PerHost is how many deliveries go on at once to one host:port. 8.
 	PerHost int
 	// CommitWindow and CommitEvery say when a group of cursors is written: so
@@ -154,6 +158,7 @@ func (o *Options) setDefaults() error {
 	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
 	o.MaxInflight = cmp.Or(o.MaxInflight, 512)
 	o.MaxInflightBytes = cmp.Or(o.MaxInflightBytes, 256<<20)
+	o.Schedulers = cmp.Or(o.Schedulers, (runtime.GOMAXPROCS(0)+coresOfScheduler-1)/coresOfScheduler)
 	o.PerHost = cmp.Or(o.PerHost, 8)
 	o.CommitWindow = cmp.Or(o.CommitWindow, 100*time.Millisecond)
 	o.CommitEvery = cmp.Or(o.CommitEvery, 1024)

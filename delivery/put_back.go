@@ -93,13 +93,13 @@ func (s *scheduler) delay(lanes []*lane, unread bool) (seen []subscriptions.Comm
 
 // giveBack puts a lane back as if it had not been picked.
 func (s *sender) giveBack(j *job) {
-	s.sched.do(func(sc *scheduler) { sc.giveBack(*j) })
+	s.sched.of(j.lane).do(func(sc *scheduler) { sc.giveBack(*j) })
 }
 
 // delay lets a lane wait a moment. With unread, its entry could not be read.
 func (s *sender) delay(j *job, unread bool) {
 	var seen []subscriptions.Commit
-	s.sched.do(func(sc *scheduler) {
+	s.sched.of(j.lane).do(func(sc *scheduler) {
 		seen = sc.delay([]*lane{j.lane}, unread)
 		sc.release(*j)
 	})
@@ -112,9 +112,9 @@ func (s *sender) notNow(j *job, b *body, err error) {
 	case errors.Is(err, errSuperseded):
 		s.giveBack(j)
 	case errors.Is(err, errHead):
-		s.sched.do(func(sc *scheduler) { sc.atHead(*j) })
+		s.sched.of(j.lane).do(func(sc *scheduler) { sc.atHead(*j) })
 	case errors.Is(err, errNoRoom):
-		s.sched.do(func(sc *scheduler) { sc.park(*j) })
+		s.sched.of(j.lane).do(func(sc *scheduler) { sc.park(*j) })
 		if !s.bodies.wait(b, j.lane, j.health()) {
 			s.bodies.unpark([]*lane{j.lane}, true)
 		}

@@ -78,7 +78,7 @@ func (t *journalTail) forkAt(a anchor, find func(*fork)) *fork {
 // rewinder moves lanes back where the store lost the tail of a journal.
 type rewinder struct {
 	journal Journal
-	sched   *sharedScheduler
+	sched   *schedulers
 	bodies  *bodies
 	commits *groupCommit
 	report  *reporter
@@ -107,7 +107,7 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 			// The lane is new since the others went back, or findFork did not know that
 			// its entry is lost.
 			commits = nil
-			r.sched.do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
+			r.sched.of(j.lane).do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
 			r.commits.add(commits...)
 			return nil
 		case j.cursor.position < f.to.position:
@@ -129,14 +129,14 @@ func (r *rewinder) awaitFork(j *job) bool {
 
 // stands reports whether the lane's cursor is still the job's.
 func (r *rewinder) stands(j *job) (ok bool) {
-	r.sched.do(func(*scheduler) { ok = j.stands() })
+	r.sched.of(j.lane).do(func(*scheduler) { ok = j.stands() })
 	return ok
 }
 
 // findFork finds f from the job's cursor, which is lost. It records what is missing, and moves
 // back all lanes of the topic that are known to be behind it. It returns the commits of that.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
-	t := j.lane.topic
+	t := j.lane.topic.topic
 	f.err = r.searchFork(ctx, t, j.cursor.anchor(), f)
 	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
 	gap.Position, gap.Seq, gap.After = f.last.position, f.last.seq, f.to.unpack()
@@ -147,7 +147,7 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []sub
 		return nil
 	}
 	r.bodies.forget(t)
-	r.sched.each(t.all, func(s *scheduler, l *lane) {
+	r.sched.each(t, func(s *scheduler, l *lane) {
 		if l.cursor.position >= f.first.position {
 			commits = r.goBack(s, l, f, commits)
 		}

@@ -124,7 +124,7 @@ func TestRollbackBehindTheTrimmed_Invariant5(t *testing.T) {
 			entries = append(entries, b.publish(t, topicA, fmt.Append(nil, n)))
 			pass(time.Second)
 		}
-		seen := &b.d.sched.s.topics[topicA].tail.seen
+		seen := &b.d.sched.topics.get(topicA).tail.seen
 		*seen = slices.DeleteFunc(*seen, func(a anchor) bool { return a.seq == 3 || a.seq == 4 })
 		b.trim(topicA, 4)
 		b.rollback(topicA, 1)

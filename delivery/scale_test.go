@@ -47,7 +47,7 @@ func BenchmarkScale(b *testing.B) {
 				}
 				var last, most time.Duration
 				var fullest, lanes int
-				var bytes, delivered, held float64
+				var bytes, delivered, held, busiest float64
 				for _, node := range nodes {
 					var mine []int32
 					for shard, owner := range owners {
@@ -55,12 +55,15 @@ func BenchmarkScale(b *testing.B) {
 							mine = append(mine, byShard[shard]...)
 						}
 					}
-					got := simulateHub(b, mine, changes, int(t.Rate)*cores, int(2*plan.InFlight), t.AnswerTime)
+					got := simulateHub(b, mine, changes, int(t.Rate)*cores, plan.Schedulers, int(2*plan.InFlight), t.AnswerTime)
 					lanes += got.lanes
 					fullest, last = max(fullest, got.lanes), max(last, got.last)
 					bytes += got.heap
 					delivered += got.delivered
-					held += got.worked.Seconds()
+					for _, worked := range got.worked {
+						held += worked.Seconds()
+						busiest = max(busiest, worked.Seconds()/got.delivered)
+					}
 				}
 				if lanes != all || delivered != changes*all {
 					b.Fatalf("%d lanes got %v deliveries", lanes, delivered)
@@ -80,8 +83,17 @@ func BenchmarkScale(b *testing.B) {
 				b.ReportMetric(most.Seconds()/plan.TakeOver.Seconds(), "x-take-over-on-paper")
 				b.ReportMetric(bytes/all, "B/lane")
 				b.ReportMetric(held*1e9/delivered, "ns-scheduler/delivery")
+				b.ReportMetric(float64(plan.Schedulers), "schedulers")
+				b.ReportMetric(100*busiest*plan.HubRate, "%-busiest-scheduler")
 			}
 		})
+	}
+}
+
+// A hub has as many schedulers as docs/scale.md says.
+func TestSchedulersAreAsOnPaper(t *testing.T) {
+	if coresOfScheduler != scale.CoresOfScheduler {
+		t.Errorf("a scheduler for every %d processors, and for every %d on paper", coresOfScheduler, scale.CoresOfScheduler)
 	}
 }
 
@@ -104,31 +116,45 @@ func scaleID(i int32) uuid.UUID {
 type simulated struct {
 	lanes     int
 	delivered float64
-	last      time.Duration // the longest from a change to the last delivery of it
-	heap      float64       // bytes, without the texts of the callbacks that the simulation has anyway
-	worked    time.Duration // of the processor, with what the simulation adds
+	last      time.Duration   // the longest from a change to the last delivery of it
+	heap      float64         // bytes, without the texts of the callbacks that the simulation has anyway
+	worked    []time.Duration // of the processor, by scheduler, with what the simulation adds
 }
 
-// simulateHub gives a scheduler some subscriptions, and then so many changes of all topics, one after the other.
-// It starts rate deliveries a second, inFlight at a time, each of which lasts for a while.
-func simulateHub(b *testing.B, subs []int32, changes, rate, inFlight int, lasts time.Duration) (out simulated) {
+// simulateHub gives the schedulers of a hub some subscriptions, and then so many changes of all topics, one after the
+// other. It starts rate deliveries a second, inFlight at a time, each of which lasts for a while.
+func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight int, lasts time.Duration) (out simulated) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const begin, tick = int64(1_800_000_000e9), time.Millisecond
 	var now int64
-	s := newScheduler(
-		&Options{PerHost: 8, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: rand.New(rand.NewPCG(1, 1)).Float64},
+	ss := newSchedulers(
+		&Options{Schedulers: schedulers, PerHost: 8, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: rand.New(rand.NewPCG(1, 1)).Float64},
 		clocks{mono: func() int64 { return now }, wall: func() (int64, int64) { return begin + now, begin + now }},
 		newLimits(inFlight), &troubles{})
-	s.bulk = func(int64) int { return 0 }
-	for i := range s.sets {
-		s.sets[i] = &laneSet{ctx: context.Background()}
+	for _, q := range ss.all {
+		q.s.bulk = func(int64) int { return 0 }
+		for i := range q.s.sets {
+			q.s.sets[i] = &laneSet{ctx: context.Background()}
+		}
+	}
+	out.worked = make([]time.Duration, schedulers)
+	timed := func(of int, f func(*scheduler)) {
+		start := threadTime()
+		f(&ss.all[of].s)
+		out.worked[of] += threadTime() - start
+	}
+	each := func(f func(*scheduler)) {
+		for of := range ss.all {
+			timed(of, f)
+		}
 	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for _, i := range subs {
 		topic, host, callback := scaleTexts(i)
+		s := &ss.at(host).s
 		s.add(&subscriptions.Subscription{
 			ID: scaleID(i), Topic: topic, Callback: callback, Secret: "0123456789abcdef",
 			ExpiresAt: time.Unix(0, begin).Add(time.Hour), Cursor: journal.Cursor{LastStatus: 204},
@@ -143,41 +169,56 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, inFlight int, lasts 
 	for n := range changes {
 		entry := &body{anchor: anchor{position: journal.Position(n + 1), nonce: journal.Nonce(n + 1), seq: uint64(n + 1)}}
 		published, left := now, len(subs)
-		start := threadTime()
-		for _, t := range s.topics {
-			s.setHead(t, entry.anchor)
-		}
-		for left > 0 {
-			for s.step() == 0 {
-				continue
+		each(func(s *scheduler) {
+			for _, t := range s.topics {
+				s.setHead(t, entry.anchor)
 			}
-			for i := range flights[at] {
-				d := delivery{job: flights[at][i], body: entry, out: outcome{Result: Result{Status: 204}, duration: lasts, limit: time.Minute}}
-				s.decide(&d, time.Unix(0, begin+now))
-				s.finish(d.job, d.out)
+		})
+		for left > 0 {
+			each(func(s *scheduler) {
+				for s.step() == 0 {
+					continue
+				}
+			})
+			for of := range ss.all {
+				timed(of, func(s *scheduler) {
+					for _, j := range flights[at] {
+						if j.lane.host.scheduler != of {
+							continue
+						}
+						d := delivery{job: j, body: entry, out: outcome{Result: Result{Status: 204}, duration: lasts, limit: time.Minute}}
+						s.decide(&d, time.Unix(0, begin+now))
+						s.finish(d.job, d.out)
+					}
+				})
 			}
 			left -= len(flights[at])
 			running -= len(flights[at])
 			out.delivered += float64(len(flights[at]))
 			flights[at] = flights[at][:0]
 			ends := (at + int(lasts/tick)) % len(flights)
-			for range rate / int(time.Second/tick) {
-				if running == inFlight {
-					break
-				}
-				j, ok := s.pick()
-				if !ok || !s.confirm(&j) {
-					break
-				}
-				flights[ends] = append(flights[ends], j)
-				running++
+			free := min(rate/int(time.Second/tick), inFlight-running)
+			turn := max(1, free/len(ss.all))
+			for more := true; more; {
+				more = false
+				each(func(s *scheduler) {
+					for range min(turn, free) {
+						j, ok := s.pick()
+						if !ok || !s.confirm(&j) {
+							break
+						}
+						flights[ends] = append(flights[ends], j)
+						running++
+						free--
+						more = true
+					}
+				})
 			}
 			if now += int64(tick); now-published > int64(time.Minute) {
 				b.Fatalf("after a minute, %d of %d deliveries are left", left, len(subs))
 			}
 			at = (at + 1) % len(flights)
 		}
-		out.worked += threadTime() - start
 		out.last = max(out.last, time.Duration(now-published)-tick)
 	}
 	return out

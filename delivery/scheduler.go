@@ -13,9 +13,9 @@ import (
 // scheduler knows what each lane waits for, and decides which one is next. It does no I/O and
 // starts no goroutine: time comes from its clocks and chance from rnd, so that it runs in a
 // simulation as it does in a hub. One goroutine at a time may use it; in a hub, sharedScheduler
-// ensures that.
+// ensures that. A hub has several of them (schedulers.go), which share the hosts.
 //
-// It owns the lanes (lane.go), their topics, and their hosts. The fair order is that of
+// It owns the lanes (lane.go) of its hosts, by topic and by host. The fair order is that of
 // turns (turns.go), and the health of hosts that of hosts (health.go).
 type scheduler struct {
 	clocks
@@ -30,16 +30,16 @@ type scheduler struct {
 	limits   *limits
 	bulk     func(size int64) int // room.bulk
 
-	turns  turns
-	hosts  hosts
-	topics map[string]*topic
-	sets   [journal.Partitions]*laneSet // of shards that are this hub's
+	turns    turns
+	hosts    hosts
+	topics   map[string]*topicLanes
+	registry *topics                      // of all schedulers
+	sets     [journal.Partitions]*laneSet // of shards that are this hub's
 
-	timers     timers[*lane]           // waiting lanes
-	walks      ring[*topic]            // topics whose lanes are being walked over
-	revivals   ring[*host]             // the same of hosts
-	largeLanes [2]ring[*lane]          // parked ones, which found no sender to spare, by the bulk of the body
-	partitions [journal.Partitions]int // topics with lanes
+	timers     timers[*lane]     // waiting lanes
+	walks      ring[*topicLanes] // topics whose lanes are being walked over
+	revivals   ring[*host]       // the same of hosts
+	largeLanes [2]ring[*lane]    // parked ones, which found no sender to spare, by the bulk of the body
 }
 
 // laneSet is the lanes of a shard, from its Start until it is finished or aborted.
@@ -85,13 +85,14 @@ func (j *job) stands() bool {
 	return l.state != gone && l.cursor.generation == j.cursor.generation && l.cursor.anchor().same(j.cursor.anchor())
 }
 
-func newScheduler(o *Options, c clocks, n *limits, tr *troubles) scheduler {
+// newScheduler returns the scheduler with a number, counted from 0, of those that share limits, troubles and topics.
+func newScheduler(o *Options, c clocks, n *limits, tr *troubles, ts *topics, number int) scheduler {
 	return scheduler{
 		clocks: c, policy: o.Policy, rnd: o.Rand, signal: func() {}, wake: func() {},
 		ahead:    func(s subscriptions.Subscription) subscriptions.Subscription { return s },
-		troubles: tr, limits: n, topics: make(map[string]*topic),
+		troubles: tr, limits: n, topics: make(map[string]*topicLanes), registry: ts,
 		turns: turns{now: c.mono, perHost: o.PerHost, limits: n, backlogs: make(map[backlogKey]*backlog)},
-		hosts: hosts{clocks: c, policy: o.Policy, rnd: o.Rand, wake: func() {}, limits: n, byName: make(map[string]*host)},
+		hosts: hosts{clocks: c, policy: o.Policy, rnd: o.Rand, wake: func() {}, limits: n, byName: make(map[string]*host), scheduler: number},
 	}
 }
 
@@ -137,6 +138,14 @@ func (s *scheduler) step() time.Duration {
 
 // setOf is the lanes of a subscription's shard; nil: it is not this hub's.
 func (s *scheduler) setOf(id uuid.UUID) *laneSet { return s.sets[subscriptions.Shard(id)] }
+
+// lanesOf returns the lanes of a topic; nil: it has none here.
+func (s *scheduler) lanesOf(t *topic) *topicLanes {
+	if lanes := s.topics[t.url]; lanes != nil && lanes.topic == t {
+		return lanes
+	}
+	return nil
+}
 
 // lane returns that of a subscription; nil: there is none.
 func (s *scheduler) lane(id uuid.UUID) *lane {
@@ -218,7 +227,9 @@ func (s *scheduler) pick() (job, bool) {
 // release ends what pick began, except that the caller puts the lane back. A caller that is not a
 // sender has to signal.
 func (s *scheduler) release(j job) {
-	s.turns.end(j)
+	if s.turns.end(j) {
+		s.signal() // for the other schedulers: the caller may find something else first
+	}
 	if set := j.set; set != nil {
 		if set.active--; set.active == 0 && set.drained != nil {
 			close(set.drained)

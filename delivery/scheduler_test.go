@@ -59,7 +59,7 @@ type ruleWorld struct {
 	reserved      map[*lane]health
 	ready         map[*lane]*ruleWait
 	starts        map[ruleQueue]int
-	passed        map[*topic]int // starts of others since a lane of it could have started all the time
+	passed        map[*topicLanes]int // starts of others since a lane of it could have started all the time
 	seen          map[string]int
 }
 
@@ -100,7 +100,7 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		senders: rapid.IntRange(1, 40).Draw(t, "senders"), perHost: rapid.IntRange(1, 9).Draw(t, "per host"),
 		topics: rapid.IntRange(1, 8).Draw(t, "topics"), hosts: rapid.IntRange(1, 8).Draw(t, "hosts"),
 		behaviour: make(map[string]string), entries: make(map[string]uint64),
-		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), passed: make(map[*topic]int), seen: make(map[string]int),
+		reserved: make(map[*lane]health), ready: make(map[*lane]*ruleWait), starts: make(map[ruleQueue]int), passed: make(map[*topicLanes]int), seen: make(map[string]int),
 	}
 	const begin = int64(1_800_000_000e9)
 	c := clocks{
@@ -108,7 +108,7 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 		wall: func() (now, earliest int64) { return begin + w.now, begin + w.now },
 	}
 	o := &Options{PerHost: w.perHost, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: w.rnd.Float64}
-	w.s = newScheduler(o, c, newLimits(w.senders), &troubles{})
+	w.s = newScheduler(o, c, newLimits(w.senders), &troubles{}, newTopics(), 0)
 	w.s.bulk = func(size int64) int { return int(size) }
 	w.s.signal = func() {
 		if w.asleep > 0 {
@@ -167,7 +167,7 @@ func (w *ruleWorld) subscribe(topic, host string) {
 	if fresh, ok := w.s.apply(&sub, host); !ok {
 		w.t.Fatal("a new subscription was not accepted")
 	} else if fresh != nil {
-		w.s.setHead(fresh, w.entry(w.entries[topic]))
+		w.s.setHead(w.s.topics[topic], w.entry(w.entries[topic]))
 	}
 }
 
@@ -270,7 +270,7 @@ func (w *ruleWorld) exchange(f *ruleFlight) {
 // look finds out which lanes became ready since the last look.
 func (w *ruleWorld) look() {
 	fresh := make(map[*lane]*ruleWait)
-	queues := make(map[ruleQueue]map[*topic]int)
+	queues := make(map[ruleQueue]map[*topicLanes]int)
 	for _, set := range w.s.sets {
 		for _, l := range set.lanes {
 			if l.state != ready {
@@ -278,7 +278,7 @@ func (w *ruleWorld) look() {
 			}
 			q := ruleQueue{l.host, l.kind()}
 			if queues[q] == nil {
-				queues[q] = make(map[*topic]int)
+				queues[q] = make(map[*topicLanes]int)
 			}
 			queues[q][l.topic]++
 			if w.ready[l] == nil {
@@ -381,8 +381,8 @@ func (w *ruleWorld) pump() {
 
 // could is which topics have a lane that may start. It is asked only where few deliveries can
 // go on, as only there senders are short.
-func (w *ruleWorld) could() map[*topic]bool {
-	could := make(map[*topic]bool)
+func (w *ruleWorld) could() map[*topicLanes]bool {
+	could := make(map[*topicLanes]bool)
 	if w.senders > 6 {
 		return could
 	}
@@ -397,7 +397,7 @@ func (w *ruleWorld) could() map[*topic]bool {
 // turn checks that topics take turns to have a sender. In a round each topic of each pool has a turn, of
 // at most perHost deliveries. A topic may need a turn for each lane that waits at the same place,
 // and the turn of another may have begun.
-func (w *ruleWorld) turn(started *topic, could map[*topic]bool) {
+func (w *ruleWorld) turn(started *topicLanes, could map[*topicLanes]bool) {
 	round := pools * w.topics * w.perHost
 	for t := range w.passed {
 		if !could[t] || t == started {

@@ -9,7 +9,7 @@ import (
 
 // sender makes deliveries. MaxInflight goroutines run it.
 type sender struct {
-	sched    *sharedScheduler // whose turn it is
+	sched    *schedulers // whose turn it is
 	journal  Journal
 	bodies   *bodies
 	troubles *troubles
@@ -45,16 +45,18 @@ var stages = [...]stage{
 	(*sender).commit,  // it is stored and reported, and the lane put back
 }
 
-// run makes the deliveries whose turn it is until there are no more.
-func (s *sender) run(ctx context.Context) {
+// run makes the deliveries whose turn it is until there are no more. It asks the schedulers in turn, beginning with the
+// one that has the number from.
+func (s *sender) run(ctx context.Context, from int) {
 	var d delivery
-	for {
-		j, ok := s.sched.next()
+	for ; ; from++ {
+		j, ok := s.sched.next(from)
 		if !ok {
 			return
 		}
 		d = delivery{job: j}
 		s.deliver(ctx, &d)
+		s.sched.resume()
 		s.bodies.resume()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ type shards struct {
 	poll      func(ctx context.Context, partitions, shards map[int]uint64) (moved, changed []int, err error)
 	found     func(subscriptions.Record)
 	ownsShard func(shard int) bool
-	sched     *sharedScheduler
+	sched     *schedulers
 	heads     *heads
 	commits   *groupCommit
 	log       *zap.Logger
@@ -57,7 +58,8 @@ type shard struct {
 type tenure struct {
 	ctx context.Context // of its exchanges
 	cut context.CancelCauseFunc
-	set *laneSet
+	// sets are its lanes in each scheduler.
+	sets []*laneSet
 	// loaded: its subscriptions were read. yielding: no attempt is begun any more. The
 	// lock of the shard guards both, and touched.
 	loaded, yielding bool
@@ -125,7 +127,9 @@ func (ss *shards) start(ctx context.Context, n int) error {
 	}
 	t.loaded = true
 	count := 0
-	ss.sched.do(func(*scheduler) { count = len(t.set.lanes) })
+	for i, q := range ss.sched.all {
+		q.do(func(*scheduler) { count += len(t.sets[i].lanes) })
+	}
 	ss.log.Debug("the subscriptions of a shard were read", zap.String("event", "shard_loaded"),
 		zap.Int("shard", n), zap.Int("subscriptions", count), zap.Duration("duration", time.Since(start)))
 	return nil
@@ -171,9 +175,13 @@ func (ss *shards) open(n int) *tenure {
 	}
 	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]time.Time)}
 	t.ctx, t.cut = context.WithCancelCause(ss.exchanges)
-	t.set = &laneSet{ctx: t.ctx}
+	for range ss.sched.all {
+		t.sets = append(t.sets, &laneSet{ctx: t.ctx})
+	}
 	s.tenure = t
-	ss.sched.do(func(sc *scheduler) { sc.sets[n] = t.set })
+	for i, q := range ss.sched.all {
+		q.do(func(sc *scheduler) { sc.sets[n] = t.sets[i] })
+	}
 	return t
 }
 
@@ -186,8 +194,10 @@ func (ss *shards) close(s *shard) *tenure {
 		return nil
 	}
 	t.yielding = true
-	ss.sched.do(func(*scheduler) { t.set.closing = true })
-	ss.sched.each(t.set.lanes.all, func(sc *scheduler, l *lane) {
+	for i, q := range ss.sched.all {
+		q.do(func(*scheduler) { t.sets[i].closing = true })
+	}
+	ss.each(t, func(sc *scheduler, l *lane) {
 		if l.state != inFlight { // these go when their sender is done with them
 			sc.remove(l)
 		}
@@ -206,26 +216,35 @@ func (ss *shards) drop(n int, t *tenure) {
 		return
 	}
 	s.tenure = nil
-	ss.sched.each(t.set.lanes.all, (*scheduler).remove)
+	ss.each(t, (*scheduler).remove)
 	ss.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
+}
+
+// each calls f for the lanes of a tenure, in chunks.
+func (ss *shards) each(t *tenure, f func(*scheduler, *lane)) {
+	for i, q := range ss.sched.all {
+		q.each(func(*scheduler) []*lane { return t.sets[i].lanes }, f)
+	}
 }
 
 // drain waits until no sender has a lane of a tenure. False: ctx ended first.
 func (ss *shards) drain(ctx context.Context, t *tenure) bool {
-	drained := make(chan struct{})
-	ss.sched.do(func(*scheduler) {
-		if t.set.active == 0 {
-			close(drained)
-		} else {
-			t.set.drained = drained
+	for i, q := range ss.sched.all {
+		drained := make(chan struct{})
+		q.do(func(*scheduler) {
+			if set := t.sets[i]; set.active == 0 {
+				close(drained)
+			} else {
+				set.drained = drained
+			}
+		})
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return false
 		}
-	})
-	select {
-	case <-drained:
-		return true
-	case <-ctx.Done():
-		return false
 	}
+	return true
 }
 
 // apply implements Dispatcher.Apply.
@@ -256,8 +275,14 @@ func (ss *shards) applyRead(t *tenure, s *subscriptions.Subscription) bool {
 // it is to be read again.
 func (ss *shards) schedule(s *subscriptions.Subscription) (ok bool) {
 	host := egress.HostPortOf(s.Callback)
+	sched := ss.sched.at(host)
+	if s.Callback == "" { // the store has lost it, and not even its callback is known
+		if sched = ss.sched.find(s); sched == nil {
+			return true
+		}
+	}
 	var fresh *topic
-	ss.sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
+	sched.do(func(sc *scheduler) { fresh, ok = sc.apply(s, host) })
 	ss.heads.add(fresh)
 	return ok
 }
@@ -293,7 +318,7 @@ func (ss *shards) endedElsewhere(ctx context.Context, j *job) bool {
 		return false
 	}
 	t := ss.of(j.lane.id).current()
-	return t != nil && t.set == j.set && ss.applyRead(t, rec.Subscription)
+	return t != nil && slices.Contains(t.sets, j.set) && ss.applyRead(t, rec.Subscription)
 }
 
 // pageSize is how many records are read from the store at once. With Redis, each page lists the ids

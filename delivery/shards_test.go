@@ -150,7 +150,7 @@ func TestYield(t *testing.T) {
 		if n := len(b.attempts(mine.Callback)); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
-		if b.d.sched.s.lane(mine.ID) != nil || b.d.Stats().Lanes != 1 {
+		if b.d.sched.find(&mine) != nil || b.d.Stats().Lanes != 1 {
 			t.Errorf("the lane is there still: %+v", b.d.Stats())
 		}
 		b.own(mine)
@@ -265,7 +265,7 @@ func TestTakeFails(t *testing.T) {
 		default:
 			t.Error("Start goes on though the shard was cut")
 		}
-		if b.d.sched.s.lane(mine.ID) != nil {
+		if b.d.sched.find(&mine) != nil {
 			t.Error("the shard that was cut counts")
 		}
 	})

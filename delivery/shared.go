@@ -2,28 +2,21 @@ package delivery
 
 import (
 	"context"
-	"iter"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/rshub/rshub/subscriptions"
 )
 
-// sharedScheduler lets goroutines share the scheduler, with a lock under which nothing slow
-// happens. It adds what a simulation does not need: senders that wait for a turn, and the
-// loop that calls step.
+// sharedScheduler lets goroutines share a scheduler, with a lock under which nothing slow
+// happens. It adds what a simulation does not need: the loop that calls step.
 //
-// Lock in this order: the lock of a shard, this one, and then those of heads, troubles,
-// the tail of a topic or the group commit.
+// Lock in this order: the lock of a shard, this one, and then those of topics, heads, troubles,
+// the tail of a topic, the group commit or the bell. Nobody has the locks of two schedulers.
 type sharedScheduler struct {
-	mu       sync.Mutex
-	work     sync.Cond // on mu: a sender may find something to start, or stopping
-	stopping bool
-	wake     chan struct{} // something for loop to do at once
-	s        scheduler
+	mu   sync.Mutex
+	wake chan struct{} // something for loop to do at once
+	s    scheduler
 
 	// clocks are read before the lock is acquired, because all senders wait for who has it. While
 	// it is locked, the scheduler's time stands still at now.
@@ -34,7 +27,6 @@ type sharedScheduler struct {
 
 func newSharedScheduler(s scheduler) *sharedScheduler {
 	q := &sharedScheduler{s: s, wake: make(chan struct{}, 1), clocks: s.clocks}
-	q.work.L = &q.mu
 	q.s.clocks = clocks{
 		mono: func() int64 {
 			if q.locked {
@@ -51,7 +43,7 @@ func newSharedScheduler(s scheduler) *sharedScheduler {
 	}
 	q.s.turns.now, q.s.hosts.clocks = q.s.mono, q.s.clocks
 	wake := func() { poke(q.wake) }
-	q.s.signal, q.s.wake, q.s.hosts.wake = q.work.Signal, wake, wake
+	q.s.wake, q.s.hosts.wake = wake, wake
 	return q
 }
 
@@ -89,30 +81,14 @@ func (q *sharedScheduler) unlock() {
 	q.mu.Unlock()
 }
 
-// next waits for the delivery whose turn it is. False: there will be none.
-func (q *sharedScheduler) next() (job, bool) {
+// pick is scheduler.pick. More says that there may be more to start.
+func (q *sharedScheduler) pick() (j job, more, ok bool) {
 	q.lock()
 	defer q.unlock()
-	for !q.stopping {
-		if j, ok := q.s.pick(); ok {
-			if q.s.turns.more() {
-				q.work.Signal()
-			}
-			return j, true
-		}
-		q.locked = false
-		q.work.Wait()
-		q.begin(q.clocks.read())
+	if j, ok = q.s.pick(); ok {
+		more = q.s.turns.more()
 	}
-	return job{}, false
-}
-
-// stop makes every sender end after what it has in flight.
-func (q *sharedScheduler) stop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stopping = true
-	q.work.Broadcast()
+	return j, more, ok
 }
 
 // loop calls step whenever something is due, until ctx ends.
@@ -133,39 +109,12 @@ func (q *sharedScheduler) loop(ctx context.Context) {
 	}
 }
 
-// walk looks at the lanes of a topic.
-func (q *sharedScheduler) walk(t *topic) {
-	q.do(func(s *scheduler) { s.walk(t, false) })
-}
-
-// walkAll looks at every lane. A clock that jumped ahead and came back left
-// some idle that have their lease after all.
-func (q *sharedScheduler) walkAll() {
-	q.do(func(s *scheduler) {
-		for _, t := range s.topics {
-			s.walk(t, false)
-		}
-	})
-}
-
-// topic returns one that has lanes; nil: it has none.
-func (q *sharedScheduler) topic(url string) (t *topic) {
-	q.do(func(s *scheduler) { t = s.topics[url] })
-	return t
-}
-
-// allTopics returns the topics that have lanes.
-func (q *sharedScheduler) allTopics() (all []*topic) {
-	q.do(func(s *scheduler) { all = slices.Collect(maps.Values(s.topics)) })
-	return all
-}
-
-// each calls f for lanes, in chunks. Between two chunks it releases the lock: a lane that comes
+// each calls f for some of its lanes, in chunks. Between two chunks it releases the lock: a lane that comes
 // or goes meanwhile may be left out.
-func (q *sharedScheduler) each(lanes iter.Seq[*lane], f func(*scheduler, *lane)) {
+func (q *sharedScheduler) each(lanes func(*scheduler) []*lane, f func(*scheduler, *lane)) {
 	q.lock()
 	defer q.unlock()
-	for i, l := range slices.Collect(lanes) {
+	for i, l := range slices.Clone(lanes(&q.s)) {
 		if i%chunk == chunk-1 {
 			q.unlock()
 			runtime.Gosched() // deliveries go on
@@ -175,28 +124,4 @@ func (q *sharedScheduler) each(lanes iter.Seq[*lane], f func(*scheduler, *lane))
 			f(&q.s, l)
 		}
 	}
-}
-
-// unpark makes parked lanes ready, in chunks; those whose body could not be read
-// when their topic can be read again. Without lanes, it looks for others that a sender
-// came free for. It returns what the lanes have to store.
-func (q *sharedScheduler) unpark(lanes []*lane, read bool) (seen []subscriptions.Commit) {
-	if len(lanes) == 0 {
-		q.do(func(s *scheduler) {
-			s.signal()
-			s.resumeLarge()
-		})
-	}
-	reserved := read
-	for some := range slices.Chunk(lanes, chunk) {
-		q.do(func(s *scheduler) {
-			if read {
-				s.unpark(some, reserved)
-			} else {
-				seen = append(seen, s.delay(some, true)...)
-			}
-		})
-		reserved = false
-	}
-	return seen
 }

@@ -11,7 +11,7 @@ func TestTimeOfTheScheduler(t *testing.T) {
 		mono: func() int64 { return now },
 		wall: func() (int64, int64) { return begin + now, begin + now - 1 },
 	}
-	q := newSharedScheduler(newScheduler(&Options{}, c, newLimits(1), &troubles{}))
+	q := newSharedScheduler(newScheduler(&Options{}, c, newLimits(1), &troubles{}, newTopics(), 0))
 	for _, at := range []int64{0, 5, 7} {
 		now = at
 		q.do(func(s *scheduler) {

@@ -35,7 +35,7 @@ type simHost struct {
 // simQueue is what waits at a host, of one kind.
 type simQueue struct {
 	busy   int
-	lanes  map[*topic]int // that are ready
+	lanes  map[*topicLanes]int // that are ready
 	starts int
 	waits  map[*simWait]struct{}
 }
@@ -63,13 +63,13 @@ type simRun struct {
 
 func newSim(t *testing.T, seed uint64, more ...func(*Options)) *sim {
 	t.Helper()
-	b := newBed(t, more...)
+	b := newBed(t, append(more, single)...)
 	s := &sim{
 		t: t, d: b.d, rnd: rand.New(rand.NewPCG(seed, 15)),
 		hosts: make(map[*host]*simHost), ready: make(map[*lane]*simWait),
 	}
-	for i := range s.d.sched.s.sets {
-		s.d.sched.s.sets[i] = &laneSet{ctx: t.Context()}
+	for i := range s.d.only().s.sets {
+		s.d.only().s.sets[i] = &laneSet{ctx: t.Context()}
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -81,20 +81,20 @@ func newSim(t *testing.T, seed uint64, more ...func(*Options)) *sim {
 
 // lane makes one that is idle.
 func (s *sim) lane(on, hostPort string, of kind) *lane {
-	id := subscriptions.ID(on, fmt.Sprint("http://", hostPort, "/", len(s.d.sched.s.sets), s.rnd.Uint64()))
+	id := subscriptions.ID(on, fmt.Sprint("http://", hostPort, "/", len(s.d.only().s.sets), s.rnd.Uint64()))
 	sub := &subscriptions.Subscription{ID: id, Topic: on, ExpiresAt: time.Now().Add(1000 * time.Hour)}
 	if of == trusted {
 		sub.Cursor.LastStatus = 200
 	}
-	s.d.sched.s.add(sub, hostPort, s.d.sched.s.read())
-	l := s.d.sched.s.lane(id)
+	s.d.only().s.add(sub, hostPort, s.d.only().s.read())
+	l := s.d.only().s.lane(id)
 	if of == retry {
 		l.cursor.attempt = 1
 	}
 	if s.hosts[l.host] == nil {
 		h := &simHost{}
 		for c := range h.at {
-			h.at[c] = simQueue{lanes: make(map[*topic]int), waits: make(map[*simWait]struct{})}
+			h.at[c] = simQueue{lanes: make(map[*topicLanes]int), waits: make(map[*simWait]struct{})}
 		}
 		s.hosts[l.host] = h
 	}
@@ -105,7 +105,7 @@ func (s *sim) lane(on, hostPort string, of kind) *lane {
 func (s *sim) quick() {
 	for h := range s.hosts {
 		h.health = quick
-		s.d.sched.s.relist(h)
+		s.d.only().s.relist(h)
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *sim) makeReady(l *lane, reserved bool) {
 			}
 		}
 	}
-	s.d.sched.s.enqueue(l, reserved)
+	s.d.only().s.enqueue(l, reserved)
 	for other := range q.waits {
 		// Lanes that are gone have their turn too.
 		other.topics = max(other.topics, len(q.lanes), l.host.queued[c].len())
@@ -153,21 +153,21 @@ func (s *sim) remove(l *lane) {
 	if s.ready[l] != nil {
 		s.take(l)
 	}
-	s.d.sched.s.remove(l)
+	s.d.only().s.remove(l)
 }
 
 // at has something done later.
 func (s *sim) at(after time.Duration, do func()) {
-	s.events.set(&simEvent{timer: -1, do: do}, s.d.sched.s.mono()+int64(after))
+	s.events.set(&simEvent{timer: -1, do: do}, s.d.only().s.mono()+int64(after))
 }
 
 // run continues until nothing is left to do, or the time is over. Took returns how long an exchange
 // lasts.
 func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
-	end := s.d.sched.s.mono() + int64(limit)
+	end := s.d.only().s.mono() + int64(limit)
 	for !s.t.Failed() {
-		s.d.sched.s.step()
+		s.d.only().s.step()
 		s.pump(took, judge)
 		if !s.large {
 			s.check()
@@ -176,13 +176,13 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 		if len(s.events.items) > 0 {
 			next = min(next, s.events.items[0].due)
 		}
-		if len(s.d.sched.s.hosts.probes.items) > 0 {
-			next = min(next, s.d.sched.s.hosts.probes.items[0].due)
+		if len(s.d.only().s.hosts.probes.items) > 0 {
+			next = min(next, s.d.only().s.hosts.probes.items[0].due)
 		}
 		if next == end {
 			return
 		}
-		time.Sleep(time.Duration(next - s.d.sched.s.mono()))
+		time.Sleep(time.Duration(next - s.d.only().s.mono()))
 		for e, ok := s.events.pop(next); ok; e, ok = s.events.pop(next) {
 			e.do()
 		}
@@ -193,10 +193,10 @@ func (s *sim) run(limit time.Duration, took func(*lane) time.Duration, judge fun
 func (s *sim) pump(took func(*lane) time.Duration, judge func(*simWait)) {
 	s.t.Helper()
 	for s.inFlight < s.d.o.MaxInflight {
-		if !s.d.sched.s.turns.more() {
+		if !s.d.only().s.turns.more() {
 			break
 		}
-		j, ok := s.d.sched.s.pick()
+		j, ok := s.d.only().s.pick()
 		if !ok {
 			break
 		}
@@ -231,7 +231,7 @@ func (s *sim) over(r *simRun) {
 	if s.after != nil {
 		s.after(r)
 	}
-	s.d.sched.s.release(r.job)
+	s.d.only().s.release(r.job)
 	if r.lane.host.suspect {
 		for c := range h.at {
 			for w := range h.at[c].waits {
@@ -247,10 +247,10 @@ func (s *sim) startable(l *lane) bool {
 	c := s.ready[l].kind
 	switch {
 	case sh.busy >= d.o.PerHost, c == retry && sh.at[retry].busy >= (d.o.PerHost+1)/2,
-		h.health == unproven && d.sched.s.limits.unproven.Load() >= d.sched.s.limits.unprovenMax:
+		h.health == unproven && d.only().s.limits.unproven.Load() >= d.only().s.limits.unprovenMax:
 		return false
 	case h.suspect:
-		return sh.busy == 0 && h.probe <= d.sched.s.mono() && d.sched.s.limits.suspect.Load() < d.sched.s.limits.suspectMax
+		return sh.busy == 0 && h.probe <= d.only().s.mono() && d.only().s.limits.suspect.Load() < d.only().s.limits.suspectMax
 	}
 	return true
 }
@@ -270,13 +270,13 @@ func (s *sim) check() {
 			suspects += int64(sh.busy)
 		}
 	}
-	if suspects != s.d.sched.s.limits.suspect.Load() {
-		s.t.Fatalf("%d exchanges with suspects, counted %d", suspects, s.d.sched.s.limits.suspect.Load())
+	if suspects != s.d.only().s.limits.suspect.Load() {
+		s.t.Fatalf("%d exchanges with suspects, counted %d", suspects, s.d.only().s.limits.suspect.Load())
 	}
-	if len(s.ready) != s.d.sched.s.turns.ready {
-		s.t.Fatalf("%d lanes are ready, counted %d", len(s.ready), s.d.sched.s.turns.ready)
+	if len(s.ready) != s.d.only().s.turns.ready {
+		s.t.Fatalf("%d lanes are ready, counted %d", len(s.ready), s.d.only().s.turns.ready)
 	}
-	for _, g := range s.d.sched.s.turns.backlogs {
+	for _, g := range s.d.only().s.turns.backlogs {
 		if g.in == nil {
 			s.t.Fatalf("a backlog at %s neither waits nor is listed", g.host.name)
 		}

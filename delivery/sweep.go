@@ -79,11 +79,7 @@ type swept struct {
 // sweepable returns everything to ask about. From now on, subscriptions that Apply was called
 // for are to be read again.
 func (ss *shards) sweepable() (all swept) {
-	ss.sched.do(func(s *scheduler) {
-		for i, topics := range s.partitions {
-			all.partitions[i] = topics > 0
-		}
-	})
+	all.partitions = ss.sched.topics.has()
 	for i := range ss.all {
 		s := &ss.all[i]
 		s.mu.Lock()
@@ -161,11 +157,13 @@ func (ss *shards) sweepShard(ctx context.Context, n int, t *tenure) error {
 // lost their subscriptions.
 func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 	unlisted := make(map[uuid.UUID]struct{})
-	ss.sched.do(func(*scheduler) {
-		for _, l := range t.set.lanes {
-			unlisted[l.id] = struct{}{}
-		}
-	})
+	for i, q := range ss.sched.all {
+		q.do(func(*scheduler) {
+			for _, l := range t.sets[i].lanes {
+				unlisted[l.id] = struct{}{}
+			}
+		})
+	}
 	since := t.changed
 	if err := ss.load(ctx, n, t, unlisted); err != nil {
 		t.changed = since // so that the next sweep reads all of it

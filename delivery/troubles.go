@@ -295,7 +295,7 @@ func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 // obstacle returns what the troubles of its topic mean for a job. False, nil: it may ask the
 // store. True: it has to wait. An anchor: it passes a damaged entry over up to there.
 func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
-	ts.ofLane(j.lane.topic, j.cursor.anchor(), func(tr *trouble) {
+	ts.ofLane(j.lane.topic.topic, j.cursor.anchor(), func(tr *trouble) {
 		now := ts.mono()
 		switch {
 		case tr.passed:
@@ -315,7 +315,7 @@ func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
 // it is damaged, if that was trimmed meanwhile; nil: there is none.
 func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.Anchor) {
 	walk := false
-	ts.ofTopic(j.lane.topic, func(t *topicTroubles) {
+	ts.ofTopic(j.lane.topic.topic, func(t *topicTroubles) {
 		tr := t.all[j.cursor.anchor().place()]
 		if tr == nil || !tr.isDamage() || tr.at.Position > trimmed.Position {
 			return
@@ -323,11 +323,11 @@ func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.
 		at := tr.at
 		over = &at
 		if walk = !tr.passed; walk {
-			ts.passOver(j.lane.topic, tr)
+			ts.passOver(j.lane.topic.topic, tr)
 		}
 	})
 	if walk {
-		ts.walk(j.lane.topic)
+		ts.walk(j.lane.topic.topic)
 	}
 	return over
 }
@@ -337,7 +337,7 @@ func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.
 // when damage was first seen. A lane that failed to deliver the same entry before has another
 // use for the time.
 func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
-	ts.ofLane(l.topic, l.cursor.anchor(), func(tr *trouble) {
+	ts.ofLane(l.topic.topic, l.cursor.anchor(), func(tr *trouble) {
 		switch {
 		case !tr.isDamage() || l.retrying():
 		case l.cursor.first == 0:
@@ -353,14 +353,14 @@ func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
 
 // lookAgain has the store asked at once about what a lane waits for.
 func (ts *troubles) lookAgain(l *lane, now reading) {
-	ts.ofLane(l.topic, l.cursor.anchor(), func(tr *trouble) { tr.until = min(tr.until, now.mono) })
+	ts.ofLane(l.topic.topic, l.cursor.anchor(), func(tr *trouble) { tr.until = min(tr.until, now.mono) })
 }
 
 // until is until when an idle lane waits for troubles of its topic; 0: it does not.
 // A lane that has not stored yet since when its entry is damaged goes to a sender, which
 // has it do so.
 func (ts *troubles) until(l *lane, now int64) (until int64) {
-	ts.ofLane(l.topic, l.cursor.anchor(), func(tr *trouble) {
+	ts.ofLane(l.topic.topic, l.cursor.anchor(), func(tr *trouble) {
 		if !tr.passed && tr.until > now && !(tr.isDamage() && l.cursor.first == 0) {
 			until = tr.until
 		}

@@ -42,7 +42,7 @@ type turns struct {
 	limits  *limits
 
 	backlogs map[backlogKey]*backlog
-	rotation [pools]ring[*topic]
+	rotation [pools]ring[*topicLanes]
 	started  [pools]int         // deliveries, in the turn of the first topic there
 	next     pool               // whose turn it is where several could go
 	reserved [pools]backlogList // listed backlogs that go before the rotations
@@ -62,7 +62,7 @@ type backlog struct {
 }
 
 type backlogKey struct {
-	topic *topic
+	topic *topicLanes
 	host  *host
 	kind  kind
 	// reserved: they had their turn and waited for a large body, which is there
@@ -344,7 +344,7 @@ func (g *backlog) lane() *lane {
 }
 
 // endTurn goes on to the next topic of a pool if the turn of t is over, or leads nowhere.
-func (q *turns) endTurn(t *topic, p pool, over bool) {
+func (q *turns) endTurn(t *topicLanes, p pool, over bool) {
 	of := &t.queues[p]
 	if of.first != nil && !over {
 		return
@@ -369,8 +369,8 @@ func (q *turns) begin(h *host, k kind) {
 	}
 }
 
-// end counts a delivery out that start began.
-func (q *turns) end(j job) {
+// end counts a delivery out that start began. It reports whether a limit of the hub has a free slot by that.
+func (q *turns) end(j job) (freed bool) {
 	h := j.lane.host
 	q.inFlight--
 	h.active[j.kind]--
@@ -384,4 +384,5 @@ func (q *turns) end(j job) {
 		q.limits.suspect.Add(-1)
 	}
 	q.promote(h)
+	return j.unproven || j.large || h.suspect || j.probe
 }

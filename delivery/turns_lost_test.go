@@ -52,7 +52,7 @@ func TestTurnsAreNeverLost(t *testing.T) {
 			status := make(map[*lane]int)
 			s.after = func(r *simRun) {
 				out := outcome{Result: Result{Status: status[r.lane]}, duration: r.took, limit: s.d.o.Timeout}
-				s.d.sched.s.observe(r.job, out)
+				s.d.only().s.observe(r.job, out)
 				c := &r.lane.cursor
 				switch c.status = int16(out.Status); {
 				case r.lane.state == gone:
@@ -96,7 +96,7 @@ func TestTurnsAreNeverLost(t *testing.T) {
 				if before := s.hosts[w.lane.host].at[w.kind].starts - w.starts; !w.disturb && before >= w.k*w.topics {
 					t.Fatalf("%d others of kind %d went before lane %d of one of %d topics", before, w.kind, w.k, w.topics)
 				}
-				suspects += s.d.sched.s.hosts.suspects
+				suspects += s.d.only().s.hosts.suspects
 			})
 			if n := len(s.ready); n > 0 && !t.Failed() {
 				t.Fatalf("%d lanes are ready still", n)
@@ -106,8 +106,8 @@ func TestTurnsAreNeverLost(t *testing.T) {
 					t.Fatalf("backlogs of %s are left", h.name)
 				}
 			}
-			if len(s.d.sched.s.turns.backlogs) > 0 || s.d.sched.s.limits.unproven.Load()+s.d.sched.s.limits.suspect.Load() > 0 {
-				t.Fatalf("%d backlogs, %d exchanges with unproven hosts and %d with suspects are left", len(s.d.sched.s.turns.backlogs), s.d.sched.s.limits.unproven.Load(), s.d.sched.s.limits.suspect.Load())
+			if len(s.d.only().s.turns.backlogs) > 0 || s.d.only().s.limits.unproven.Load()+s.d.only().s.limits.suspect.Load() > 0 {
+				t.Fatalf("%d backlogs, %d exchanges with unproven hosts and %d with suspects are left", len(s.d.only().s.turns.backlogs), s.d.only().s.limits.unproven.Load(), s.d.only().s.limits.suspect.Load())
 			}
 		})
 	}

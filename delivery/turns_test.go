@@ -307,8 +307,8 @@ func TestManyTopicsAtAHost(t *testing.T) {
 		s.run((topics+4)/4*takes, func(*lane) time.Duration { return takes }, func(w *simWait) {
 			served++
 			h, listed := w.lane.host, 0
-			for b := range s.d.sched.s.turns.rotation {
-				listed += s.d.sched.s.turns.rotation[b].len()
+			for b := range s.d.only().s.turns.rotation {
+				listed += s.d.only().s.turns.rotation[b].len()
 			}
 			if listed > s.d.o.PerHost || int(h.leads) > s.d.o.PerHost {
 				t.Fatalf("%d topics lead to a host of %d places", listed, s.d.o.PerHost)

@@ -1,7 +1,7 @@
 package delivery
 
 // setHead accepts the newest entry of t from the store. The first call finds nothing new.
-func (s *scheduler) setHead(t *topic, head anchor) {
+func (s *scheduler) setHead(t *topicLanes, head anchor) {
 	published := t.known
 	t.head, t.known = head, true
 	t.headSets++
@@ -9,7 +9,7 @@ func (s *scheduler) setHead(t *topic, head anchor) {
 }
 
 // walk starts a walk over the lanes of t, or another after the one under way.
-func (s *scheduler) walk(t *topic, published bool) {
+func (s *scheduler) walk(t *topicLanes, published bool) {
 	t.published = t.published || published
 	if t.walking {
 		t.again = true
@@ -23,7 +23,7 @@ func (s *scheduler) walk(t *topic, published bool) {
 
 // walkOn does a chunk of the walk over the lanes of t: those that are idle and
 // behind become ready, and something new shortens waits (HUB-48).
-func (s *scheduler) walkOn(t *topic, now reading) {
+func (s *scheduler) walkOn(t *topicLanes, now reading) {
 	soonest := now.mono + int64(s.policy.step(publishStep))
 	for range chunk {
 		l := t.members.next()

@@ -94,7 +94,8 @@ func (h *hub) start() {
 	h.t.Helper()
 	h.down = false
 	h.cmd = exec.CommandContext(context.Background(), cmp.Or(h.binary, binary), h.serve()...)
-	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}
+	// With six processors it has two schedulers of deliveries.
+	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir(), "GOMAXPROCS=6"}
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {
 		h.t.Fatal(err)

@@ -34,6 +34,9 @@ var Measured = Terms{
 	Read: 8 * time.Microsecond, Lease: 30 * time.Second, AnswerTime: 20 * time.Millisecond,
 }
 
+// CoresOfScheduler is for how many cores a hub has a scheduler, as in package delivery.
+const CoresOfScheduler = 3
+
 // Load is what is asked for.
 type Load struct {
 	Name          string
@@ -48,7 +51,8 @@ type Plan struct {
 	Shards     int           // of a hub, at most
 	Hubs       int           // without a spare one
 	HubRate    float64       // deliveries a second of the fullest hub
-	LockShare  float64       // how much of the time its scheduler is locked
+	Schedulers int           // of a hub
+	LockShare  float64       // how much of the time each of them is locked
 	InFlight   float64       // --max-inflight: exchanges at a time of the fullest hub
 	HubMemory  float64       // bytes of the fullest hub for subscriptions
 	HubNetwork float64       // bits a second that the fullest hub sends
@@ -70,7 +74,8 @@ func (t Terms) Plan(l Load, cores int) Plan {
 	p.Hubs = ceil(cluster.Shards / float64(p.Shards))
 	p.Shards = ceil(cluster.Shards / float64(p.Hubs))
 	p.HubRate = p.ShardRate * float64(p.Shards)
-	p.LockShare = p.HubRate * t.Held.Seconds()
+	p.Schedulers = ceil(float64(cores) / CoresOfScheduler)
+	p.LockShare = p.HubRate * t.Held.Seconds() / float64(p.Schedulers)
 	p.InFlight = p.HubRate * t.AnswerTime.Seconds()
 	perShard := l.Subscriptions / cluster.Shards
 	p.HubMemory = 2 * t.Heap * perShard * float64(p.Shards)
