@@ -21,9 +21,8 @@ func (s *scheduler) claim(j *job, size int64) bool {
 	case j.unproven || bulk == 0:
 		s.signal() // the slot that was reserved for it is free
 		return true
-	case s.limits.free(quick, bulk) > 0:
+	case s.limits.takeLarge(bulk):
 		j.large = true
-		s.limits.large.Add(1)
 		return true
 	}
 	s.largeLanes[bulk-1].push(j.lane)

@@ -73,9 +73,7 @@
 //     go first, are the exceptions.
 //
 // A hub with more than three processors has several schedulers (schedulers.go), which share the senders and the
-// other limits of the hub, and not the hosts. Each takes turns by itself, and they take turns to have a
-// sender. Where each takes the last slot of a limit of the hub at the same moment, it is exceeded by one for each but
-// the first; never that of the senders, nor that of a host.
+// other limits of the hub, and not the hosts. Each takes turns by itself, and they take turns to have a sender.
 //
 // TestSchedulerKeepsTheRule checks it with random histories. docs/delivery.md has it with the
 // waits that follow.

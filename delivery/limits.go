@@ -1,6 +1,9 @@
 package delivery
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // limits are the limits of the hub as a whole. They count exchanges that may take a while,
 // so that these leave some senders to the others:
@@ -23,6 +26,8 @@ type limits struct {
 	suspect, unproven, large         atomic.Int64
 	// reserved are the slots that wait for a lane, by health.
 	reserved [2]atomic.Int64
+	// taking is locked while a scheduler takes a slot: another may want the last one at the same moment.
+	taking sync.Mutex
 	// starved: a lane with a large body may wait for a sender, at some scheduler.
 	starved atomic.Bool
 }
@@ -50,6 +55,42 @@ func (n *limits) free(s health, bulk int) int64 {
 func (n *limits) mayStart(p pool, reserved bool) bool {
 	return (!p.suspect() || n.suspect.Load() < n.suspectMax) &&
 		(reserved || p.health() == quick || n.free(unproven, 2) > 0)
+}
+
+// take counts one more delivery at hosts of a pool if mayStart allows it, and give no longer.
+func (n *limits) take(p pool, reserved bool) bool {
+	if p == pool(quick) {
+		return true
+	}
+	n.taking.Lock()
+	defer n.taking.Unlock()
+	if !n.mayStart(p, reserved) {
+		return false
+	}
+	n.count(p, 1)
+	return true
+}
+
+func (n *limits) give(p pool) { n.count(p, -1) }
+
+func (n *limits) count(p pool, by int64) {
+	if p.suspect() {
+		n.suspect.Add(by)
+	}
+	if p.health() == unproven {
+		n.unproven.Add(by)
+	}
+}
+
+// takeLarge counts one more exchange of a body of this bulk with a quick host, if one may begin.
+func (n *limits) takeLarge(bulk int) bool {
+	n.taking.Lock()
+	defer n.taking.Unlock()
+	if n.free(quick, bulk) <= 0 {
+		return false
+	}
+	n.large.Add(1)
+	return true
 }
 
 // pool is the hosts with common limits of senders: those of either health, and the same for

@@ -206,8 +206,12 @@ func (s *scheduler) waitUntil(l *lane, at int64) {
 func (s *scheduler) pick() (job, bool) {
 	for g := s.turns.lead(); g != nil; g = s.turns.lead() {
 		h := g.host
+		if !s.limits.take(h.pool(), g.reserved) {
+			continue // another scheduler took the last slot just now
+		}
 		l, k := s.turns.start(g)
 		if l == nil {
+			s.limits.give(h.pool())
 			s.hosts.forget(h)
 			continue
 		}

@@ -17,8 +17,7 @@ const coresOfScheduler = 3
 // schedulers are those of a hub: one for every few processors, so that senders seldom wait for its lock. Each has the
 // lanes of its own callback hosts, and their limits and turns with them. They share the senders and the limits of the hub: each
 // sender asks one after the other for something to start, beginning with another one than its
-// neighbour, and sleeps only if none has anything. Two schedulers may each take the last free slot of a limit of the
-// hub at the same moment. So less one than there are may be over it, except over the senders themselves.
+// neighbour, and sleeps only if none has anything.
 type schedulers struct {
 	all    []*sharedScheduler
 	topics *topics

@@ -22,11 +22,12 @@ func TestSchedulersLeaveNoSenderAsleep(t *testing.T) {
 				o.Schedulers, o.MaxInflight, o.PerHost = 1+rnd.IntN(5), 1+rnd.IntN(12), 1+rnd.IntN(4)
 			})
 			hosts := 1 + rnd.IntN(8)
-			var mu sync.Mutex
+			var mu sync.Mutex // of callbackRnd
+			callbackRnd := rand.New(rand.NewPCG(seed, 2))
 			for n := range hosts {
 				b.set(fmt.Sprintf("h%d.example", n), func(r *http.Request, _ []byte) (*http.Response, error) {
 					mu.Lock()
-					kind, took := rnd.IntN(10), time.Duration(rnd.IntN(3000))*time.Millisecond
+					kind, took := callbackRnd.IntN(10), time.Duration(callbackRnd.IntN(3000))*time.Millisecond
 					mu.Unlock()
 					switch kind {
 					case 0:

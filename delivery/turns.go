@@ -361,12 +361,6 @@ func (q *turns) begin(h *host, k kind) {
 	q.ready--
 	q.inFlight++
 	h.active[k]++
-	if h.suspect {
-		q.limits.suspect.Add(1)
-	}
-	if h.health == unproven {
-		q.limits.unproven.Add(1)
-	}
 }
 
 // end counts a delivery out that start began. It reports whether a limit of the hub has a free slot by that.
