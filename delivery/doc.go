@@ -72,7 +72,7 @@
 //     of them if another kind waits as well, and a quarter if both do. Suspect hosts, and lanes that
 //     go first, are the exceptions.
 //
-// A hub with more than three processors has several schedulers (schedulers.go), which share the senders and the
+// A hub with more than two processors has several schedulers (schedulers.go), which share the senders and the
 // other limits of the hub, and not the hosts. Each takes turns by itself, and they take turns to have a sender.
 //
 // TestSchedulerKeepsTheRule checks it with random histories. docs/delivery.md has it with the
@@ -84,7 +84,7 @@
 //
 //	scheduler    lanes, turns, hosts and timers; no I/O, no lock and no goroutine, so that a
 //	             simulation runs it with a virtual clock. sharedScheduler has its lock
-//	schedulers   those of the hub, one for every three processors, each with its own hosts;
+//	schedulers   those of the hub, one for every two processors, each with its own hosts;
 //	             topics has what they share of a topic
 //	shards       which shards this hub works on, and their subscriptions in the store
 //	heads        which topics have something new

@@ -404,7 +404,7 @@ func (m mixture) run(t *testing.T, speeds []float64, lights bool) (taken int64, 
 // than that.
 func TestAnyMixtureOfBodies(t *testing.T) {
 	var alone, together int64
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		m, speeds := randomMixture(r)
 		taken, _ := m.run(t, speeds, false)

@@ -74,7 +74,11 @@ func toAndFro(ctx context.Context, t *testing.T, hubs [2]*Dispatcher, shards [2]
 				t.Error(err)
 			}
 		}
-		time.Sleep(time.Duration(700+round*37%900) * time.Millisecond)
+		hold := time.Duration(700+round*37%900) * time.Millisecond
+		if round > 60 {
+			hold *= 10 // the last retries are minutes apart
+		}
+		time.Sleep(hold)
 		for n := shards[0]; n < shards[1]; n++ {
 			owner := hubs[(n+round)%2]
 			if (n+round)%3 == 0 {

@@ -77,7 +77,7 @@ type Options struct {
 	// it is delivered alone. 256 MiB.
 	MaxInflightBytes int64
 	// Schedulers is how many schedulers the callback hosts are divided among (docs/scale.md). One for
-	// every three processors.
+	// every two processors.
 	Schedulers int
 	// PerHost is how many deliveries go on at once to one host:port. 8.
 	PerHost int

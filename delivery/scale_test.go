@@ -164,7 +164,10 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight
 	runtime.ReadMemStats(&after)
 	out.lanes, out.heap = len(subs), float64(after.HeapAlloc)-float64(before.HeapAlloc)
 
-	flights := make([][]job, int(lasts/tick)+1) // by the tick in which they end
+	flights := make([][][]job, int(lasts/tick)+1) // by the tick in which they end, and the scheduler
+	for i := range flights {
+		flights[i] = make([][]job, schedulers)
+	}
 	running, at := 0, 0
 	for n := range changes {
 		entry := &body{anchor: anchor{position: journal.Position(n + 1), nonce: journal.Nonce(n + 1), seq: uint64(n + 1)}}
@@ -182,20 +185,18 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight
 			})
 			for of := range ss.all {
 				timed(of, func(s *scheduler) {
-					for _, j := range flights[at] {
-						if j.lane.host.scheduler != of {
-							continue
-						}
+					for _, j := range flights[at][of] {
 						d := delivery{job: j, body: entry, out: outcome{Result: Result{Status: 204}, duration: lasts, limit: time.Minute}}
 						s.decide(&d, time.Unix(0, begin+now))
 						s.finish(d.job, d.out)
 					}
 				})
+				n := len(flights[at][of])
+				left -= n
+				running -= n
+				out.delivered += float64(n)
+				flights[at][of] = flights[at][of][:0]
 			}
-			left -= len(flights[at])
-			running -= len(flights[at])
-			out.delivered += float64(len(flights[at]))
-			flights[at] = flights[at][:0]
 			ends := (at + int(lasts/tick)) % len(flights)
 			free := min(rate/int(time.Second/tick), inFlight-running)
 			turn := max(1, free/len(ss.all))
@@ -207,7 +208,7 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight
 						if !ok || !s.confirm(&j) {
 							break
 						}
-						flights[ends] = append(flights[ends], j)
+						flights[ends][j.lane.host.scheduler] = append(flights[ends][j.lane.host.scheduler], j)
 						running++
 						free--
 						more = true

@@ -10,14 +10,14 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// coresOfScheduler is for how many processors a hub has a scheduler. A delivery has the lock of its scheduler for about a
-// microsecond (docs/scale.md), so that three of them keep it locked for a twentieth of the time.
-const coresOfScheduler = 3
+// coresOfScheduler is for how many processors a hub has a scheduler. A delivery has the lock of its scheduler for 1 to
+// 1.6 us (docs/scale.md), so that two of them keep it locked for less than a twentieth of the time.
+const coresOfScheduler = 2
 
-// schedulers are those of a hub: one for every few processors, so that senders seldom wait for its lock. Each has the
-// lanes of its own callback hosts, and their limits and turns with them. They share the senders and the limits of the hub: each
-// sender asks one after the other for something to start, beginning with another one than its
-// neighbour, and sleeps only if none has anything.
+// schedulers are those of a hub: one for every few processors, so that senders seldom wait for a lock. Each has the
+// lanes of its own callback hosts, and with them their limits and turns. They share the senders and the limits of the
+// hub: a sender asks one after the other for something to start, each time beginning with another one, and sleeps only
+// if none has anything.
 type schedulers struct {
 	all    []*sharedScheduler
 	topics *topics
@@ -52,7 +52,8 @@ func (ss *schedulers) do(f func(*scheduler)) {
 	}
 }
 
-// next waits for the delivery whose turn it is. From tells senders apart. False: there will be none.
+// next waits for the delivery whose turn it is. It asks the scheduler with the number from first. False: there will
+// be none.
 func (ss *schedulers) next(from int) (job, bool) {
 	for !ss.bell.over.Load() {
 		if j, ok := ss.pick(from); ok {

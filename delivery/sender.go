@@ -45,8 +45,8 @@ var stages = [...]stage{
 	(*sender).commit,  // it is stored and reported, and the lane put back
 }
 
-// run makes the deliveries whose turn it is until there are no more. It asks the schedulers in turn, beginning with the
-// one that has the number from.
+// run makes the deliveries whose turn it is until there are no more. Each time it asks another scheduler first,
+// beginning with the one that has the number from.
 func (s *sender) run(ctx context.Context, from int) {
 	var d delivery
 	for ; ; from++ {

@@ -94,7 +94,7 @@ func (h *hub) start() {
 	h.t.Helper()
 	h.down = false
 	h.cmd = exec.CommandContext(context.Background(), cmp.Or(h.binary, binary), h.serve()...)
-	// With six processors it has two schedulers of deliveries.
+	// With six processors it has three schedulers of deliveries.
 	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir(), "GOMAXPROCS=6"}
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {

@@ -24,9 +24,13 @@ func TestRowsAreThere(t *testing.T) {
 			}
 			source.Write(text)
 		}
-		name, _, _ := strings.Cut(r.name, "/")
-		if !strings.Contains(source.String(), "func Benchmark"+name+"(b *testing.B)") {
+		name, _, isCase := strings.Cut(r.name, "/")
+		_, body, ok := strings.Cut(source.String(), "func Benchmark"+name+"(b *testing.B)")
+		if !ok {
 			t.Errorf("%s has no Benchmark%s", r.pkg, name)
+		}
+		if body, _, _ = strings.Cut(body, "\nfunc "); strings.Contains(body, "b.Run(") != isCase {
+			t.Errorf("%s: the row has to name a case where the benchmark has some", r.name)
 		}
 		for _, unit := range append([]string{r.goal.metric}, r.also...) {
 			if strings.HasPrefix(unit, "%-at-") || strings.HasPrefix(unit, "ns-") { // composed

@@ -35,7 +35,7 @@ var Measured = Terms{
 }
 
 // CoresOfScheduler is for how many cores a hub has a scheduler, as in package delivery.
-const CoresOfScheduler = 3
+const CoresOfScheduler = 2
 
 // Load is what is asked for.
 type Load struct {

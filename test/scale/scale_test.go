@@ -43,7 +43,7 @@ func TestPlan(t *testing.T) {
 	// 256,000 deliveries are 1,000 for each shard: of 10 cores, a hub has 10 shards at most. So there
 	// are 26 hubs, some with 10 shards and some with 9.
 	want := Plan{
-		Cores: 10, ShardRate: 1000, Shards: 10, Hubs: 26, HubRate: 10_000, Schedulers: 4, LockShare: 0.0025, InFlight: 100,
+		Cores: 10, ShardRate: 1000, Shards: 10, Hubs: 26, HubRate: 10_000, Schedulers: 5, LockShare: 0.002, InFlight: 100,
 		HubMemory: 2 * 100 * 100 * 10, HubNetwork: 8 * 1000 * 10_000, Masters: 6, Commands: 25_600, Memory: 200 * 25_600,
 		Moved: 10, TakeOver: time.Second + 100*time.Millisecond,
 	}
