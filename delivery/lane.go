@@ -198,9 +198,6 @@ func (m *members) remove(i int32, place func(*lane) *int32) {
 	m.walk = min(m.walk, last)
 }
 
-// all yields the lanes.
-func (m *members) all(yield func(*lane) bool) { slices.Values(m.lanes)(yield) }
-
 // next returns the next lane of the walk, nil at its end.
 func (m *members) next() *lane {
 	if m.walk == 0 {
