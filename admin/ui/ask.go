@@ -62,8 +62,17 @@ func (u *ui) raw(r *http.Request, path string) (*answer, error) {
 }
 
 // answerTo has the API answer req, which is about r. An error is a *refused.
-func (u *ui) answerTo(r, req *http.Request) (*answer, error) {
-	a := &answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
+func (u *ui) answerTo(r, req *http.Request) (a *answer, err error) {
+	a = &answer{header: http.Header{"X-Request-Id": {r.Header.Get("X-Request-Id")}}, status: http.StatusOK}
+	defer func() {
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler: // a list that broke off after its beginning, which is for clients that read it from a connection
+			a, err = nil, &refused{Status: http.StatusServiceUnavailable, Detail: "What this page shows could not be read to its end. Load it again."}
+		default:
+			panic(cause)
+		}
+	}()
 	u.api.ServeHTTP(a, about(r, req))
 	if a.status >= http.StatusMultipleChoices {
 		var p admin.Problem

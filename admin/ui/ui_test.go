@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rshub/rshub/admin"
@@ -95,44 +96,68 @@ func TestTimeline(t *testing.T) {
 // If counting takes long, the page of a notification shows everything else, and counts when the
 // operator asks for it.
 func TestNotificationIsShownBeforeItIsCounted(t *testing.T) {
-	slow, nameless := true, false
-	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/document"):
-			_, _ = io.WriteString(w, "<a/>")
-		case strings.HasSuffix(r.URL.Path, "/subscriptions") && nameless:
-			<-r.Context().Done()
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case strings.HasSuffix(r.URL.Path, "/subscriptions"):
-			_, _ = io.WriteString(w, `{"items":[{"id":"i","callback":"https://waits.example/"}]}`)
-		case r.URL.Query().Get("count") == "false":
-			_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t"}`)
-		case slow:
-			<-r.Context().Done()
-		default:
-			_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t","pending":7,"as_of":"2026-01-01T00:00:00Z"}`)
+	synctest.Test(t, func(t *testing.T) {
+		slow, nameless, brokenOff := true, false, false
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/document"):
+				_, _ = io.WriteString(w, "<a/>")
+			case strings.HasSuffix(r.URL.Path, "/subscriptions") && nameless:
+				<-r.Context().Done()
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case strings.HasSuffix(r.URL.Path, "/subscriptions") && brokenOff:
+				_, _ = io.WriteString(w, `{"items":[{"id":"i"`)
+				<-r.Context().Done()
+				panic(http.ErrAbortHandler)
+			case strings.HasSuffix(r.URL.Path, "/subscriptions"):
+				_, _ = io.WriteString(w, `{"items":[{"id":"i","callback":"https://waits.example/"}]}`)
+			case r.URL.Query().Get("count") == "false":
+				_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t"}`)
+			case slow:
+				<-r.Context().Done()
+			default:
+				_, _ = io.WriteString(w, `{"id":"n","topic":"https://example.org/t","pending":7,"as_of":"2026-01-01T00:00:00Z"}`)
+			}
+		})
+		page := func(path string) string {
+			w := httptest.NewRecorder()
+			New(api).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			if w.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+			return w.Body.String()
+		}
+		if got := page("/ui/notifications/n"); !strings.Contains(got, "is not counted yet") || !strings.Contains(got, "https://example.org/t") || !strings.Contains(got, "&lt;a/&gt;") {
+			t.Error(got)
+		}
+		slow = false
+		for _, path := range []string{"/ui/notifications/n", "/ui/notifications/n?count=yes"} {
+			if got := page(path); strings.Contains(got, "is not counted yet") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "waits.example") {
+				t.Errorf("%s: %s", path, got)
+			}
+		}
+		for _, why := range []*bool{&nameless, &brokenOff} {
+			nameless, brokenOff = false, false
+			*why = true
+			if got := page("/ui/notifications/n"); !strings.Contains(got, "Show which") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "&lt;a/&gt;") {
+				t.Errorf("there was no time for names: %s", got)
+			}
 		}
 	})
-	page := func(path string) string {
+}
+
+// A list that the API breaks off, as where its store fails, is an error that the page tells.
+func TestListThatBreaksOff(t *testing.T) {
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[{"id":"i"`)
+		panic(http.ErrAbortHandler)
+	})
+	for _, path := range []string{"topics", "subscriptions", "refusals", "notifications/n", "settings"} {
 		w := httptest.NewRecorder()
-		New(api).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		if w.Code != http.StatusOK {
-			t.Errorf("%s: %d", path, w.Code)
+		New(api).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/"+path, nil))
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "could not be read to its end") {
+			t.Errorf("%s: %d %.500s", path, w.Code, w.Body)
 		}
-		return w.Body.String()
-	}
-	if got := page("/ui/notifications/n"); !strings.Contains(got, "is not counted yet") || !strings.Contains(got, "https://example.org/t") || !strings.Contains(got, "&lt;a/&gt;") {
-		t.Error(got)
-	}
-	slow = false
-	for _, path := range []string{"/ui/notifications/n", "/ui/notifications/n?count=yes"} {
-		if got := page(path); strings.Contains(got, "is not counted yet") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "waits.example") {
-			t.Errorf("%s: %s", path, got)
-		}
-	}
-	nameless = true
-	if got := page("/ui/notifications/n"); !strings.Contains(got, "Show which") || !strings.Contains(got, "<dd>7</dd>") || !strings.Contains(got, "&lt;a/&gt;") {
-		t.Errorf("there was no time for names: %s", got)
 	}
 }
 
