@@ -217,45 +217,46 @@ func TestLargeBodiesLeaveSenders(t *testing.T) {
 // However many large bodies wait for quick hosts, hosts of unknown health get their first
 // notification soon.
 func TestLargeBodiesLeaveSendersToNewHosts(t *testing.T) {
-	for _, inFlight := range []int{3, 20, 60} {
-		for _, size := range []int{100 << 10, 1 << 20} { // of the middle size, and larger
-			synctest.Test(t, func(t *testing.T) {
-				const newcomers, waves = 5, 10
-				large := 2 * inFlight
-				b, p := pacedBed(t, 32<<20, int64(size), inFlight)
+	for _, c := range []struct{ inFlight, size int }{ // of the middle size, and larger
+		{3, 100 << 10}, {3, 1 << 20}, {20, 100 << 10}, {20, 1 << 20}, {60, 100 << 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			inFlight, size := c.inFlight, c.size
+			const newcomers, waves = 5, 10
+			large := 2 * inFlight
+			b, p := pacedBed(t, 32<<20, int64(size), inFlight)
+			for n := range large {
+				b.subscribe(fmt.Sprint("http://large/", n), p.pace(cb(100+n), float64(size)), served)
+			}
+			for n := range newcomers {
+				b.subscribe(topicB, cb(n))
+			}
+			b.run()
+			defer b.end()
+			body := make([]byte, size)
+			for range waves {
 				for n := range large {
-					b.subscribe(fmt.Sprint("http://large/", n), p.pace(cb(100+n), float64(size)), served)
+					b.publish(t, fmt.Sprint("http://large/", n), body)
 				}
-				for n := range newcomers {
-					b.subscribe(topicB, cb(n))
+			}
+			pass(5 * time.Second)
+			b.publish(t, topicB, []byte("small"))
+			pass(time.Second)
+			for n := range newcomers {
+				if len(p.at(cb(n))) == 0 {
+					t.Errorf("%d senders: a new host waits for over a second behind bodies of %d bytes", inFlight, size)
 				}
-				b.run()
-				defer b.end()
-				body := make([]byte, size)
-				for range waves {
-					for n := range large {
-						b.publish(t, fmt.Sprint("http://large/", n), body)
-					}
-				}
-				pass(5 * time.Second)
-				b.publish(t, topicB, []byte("small"))
-				pass(time.Second)
-				for n := range newcomers {
-					if len(p.at(cb(n))) == 0 {
-						t.Errorf("%d senders: a new host waits for over a second behind bodies of %d bytes", inFlight, size)
-					}
-				}
-				done := 0
-				for n := range large {
-					done += len(p.at(cb(100 + n)))
-				}
-				if done > large*waves*3/4 {
-					t.Errorf("%d senders: %d of %d large bodies were sent or begun, so too few wait", inFlight, done, large*waves)
-				}
-				pass(10 * time.Minute)
-				nothingHeld(t, b)
-			})
-		}
+			}
+			done := 0
+			for n := range large {
+				done += len(p.at(cb(100 + n)))
+			}
+			if done > large*waves*3/4 {
+				t.Errorf("%d senders: %d of %d large bodies were sent or begun, so too few wait", inFlight, done, large*waves)
+			}
+			pass(10 * time.Minute)
+			nothingHeld(t, b)
+		})
 	}
 }
 
