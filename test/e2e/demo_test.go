@@ -125,8 +125,12 @@ func form(lines string) string {
 func TestDemoAgain(t *testing.T) {
 	t.Parallel()
 	for _, port := range []string{"8080", "8081", "8090", "8095"} {
-		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil { // else somebody else uses it
-			defer func() { _ = l.Close() }()
+		// Another demo of these tests gives it back soon. Who has it for longer keeps it.
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+				defer func() { _ = l.Close() }()
+				break
+			}
 		}
 	}
 	dir := t.TempDir()
