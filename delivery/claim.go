@@ -40,6 +40,7 @@ func (s *scheduler) resumeLarge() {
 		if lanes.len() == 0 {
 			continue
 		}
+		s.limits.starved.Store(true) // before it reads what is free: a sender that comes free afterwards sees it
 		for free := s.limits.free(quick, i+1); free > 0 && lanes.len() > 0; {
 			l, _ := lanes.pop()
 			if l.state != parked {
@@ -49,9 +50,6 @@ func (s *scheduler) resumeLarge() {
 			if s.proceed(l, s.read(), false); l.state == ready && !l.host.suspect {
 				free--
 			}
-		}
-		if lanes.len() > 0 {
-			s.limits.starved.Store(true)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (n *limits) mayStart(p pool, reserved bool) bool {
 		(reserved || p.health() == quick || n.free(unproven, 2) > 0)
 }
 
-// take counts one more delivery at hosts of a pool if mayStart allows it, and give no longer.
+// take counts one more delivery at hosts of a pool if mayStart allows it.
 func (n *limits) take(p pool, reserved bool) bool {
 	if p == pool(quick) {
 		return true
@@ -67,19 +67,13 @@ func (n *limits) take(p pool, reserved bool) bool {
 	if !n.mayStart(p, reserved) {
 		return false
 	}
-	n.count(p, 1)
-	return true
-}
-
-func (n *limits) give(p pool) { n.count(p, -1) }
-
-func (n *limits) count(p pool, by int64) {
 	if p.suspect() {
-		n.suspect.Add(by)
+		n.suspect.Add(1)
 	}
 	if p.health() == unproven {
-		n.unproven.Add(by)
+		n.unproven.Add(1)
 	}
+	return true
 }
 
 // takeLarge counts one more exchange of a body of this bulk with a quick host, if one may begin.

@@ -54,8 +54,8 @@ func (s *scheduler) park(j job) {
 
 // unpark makes parked lanes ready. With reserved, the first of them goes before the turns of
 // all others, because it had its own. If turns last longer than a body is kept, no lane would
-// find the body otherwise.
-func (s *scheduler) unpark(lanes []*lane, reserved bool) {
+// find the body otherwise. Unused: none of them could.
+func (s *scheduler) unpark(lanes []*lane, reserved bool) (unused bool) {
 	now := s.read()
 	for _, l := range lanes {
 		if l.state == parked {
@@ -64,6 +64,7 @@ func (s *scheduler) unpark(lanes []*lane, reserved bool) {
 			reserved = reserved && l.state != ready
 		}
 	}
+	return reserved
 }
 
 // delay lets lanes wait a moment that a sender has or that are parked, each by itself. Their

@@ -28,6 +28,7 @@ type scheduler struct {
 	ahead    func(subscriptions.Subscription) subscriptions.Subscription
 	troubles *troubles
 	limits   *limits
+	several  bool                 // there are other schedulers
 	bulk     func(size int64) int // room.bulk
 
 	turns    turns
@@ -90,7 +91,7 @@ func newScheduler(o *Options, c clocks, n *limits, tr *troubles, ts *topics, num
 	return scheduler{
 		clocks: c, policy: o.Policy, rnd: o.Rand, signal: func() {}, wake: func() {},
 		ahead:    func(s subscriptions.Subscription) subscriptions.Subscription { return s },
-		troubles: tr, limits: n, topics: make(map[string]*topicLanes), registry: ts,
+		troubles: tr, limits: n, several: o.Schedulers > 1, topics: make(map[string]*topicLanes), registry: ts,
 		turns: turns{now: c.mono, perHost: o.PerHost, limits: n, backlogs: make(map[backlogKey]*backlog)},
 		hosts: hosts{clocks: c, policy: o.Policy, rnd: o.Rand, wake: func() {}, limits: n, byName: make(map[string]*host), scheduler: number},
 	}
@@ -206,15 +207,15 @@ func (s *scheduler) waitUntil(l *lane, at int64) {
 func (s *scheduler) pick() (job, bool) {
 	for g := s.turns.lead(); g != nil; g = s.turns.lead() {
 		h := g.host
+		if !s.turns.live(g) { // and so it takes no slot that another scheduler may miss meanwhile
+			s.turns.start(g)
+			s.hosts.forget(h)
+			continue
+		}
 		if !s.limits.take(h.pool(), g.reserved) {
 			continue // another scheduler took the last slot just now
 		}
 		l, k := s.turns.start(g)
-		if l == nil {
-			s.limits.give(h.pool())
-			s.hosts.forget(h)
-			continue
-		}
 		l.state = inFlight
 		set := s.setOf(l.id)
 		if set != nil {
@@ -231,8 +232,8 @@ func (s *scheduler) pick() (job, bool) {
 // release ends what pick began, except that the caller puts the lane back. A caller that is not a
 // sender has to signal.
 func (s *scheduler) release(j job) {
-	if s.turns.end(j) {
-		s.signal() // for the other schedulers: the caller may find something else first
+	if ofHub, ofHost := s.turns.end(j); ofHub || ofHost && s.several {
+		s.signal() // the caller may find something else first, at another scheduler
 	}
 	if set := j.set; set != nil {
 		if set.active--; set.active == 0 && set.drained != nil {

@@ -70,14 +70,21 @@ func (ss *schedulers) next(from int) (job, bool) {
 	return job{}, false
 }
 
-// pick starts the delivery whose turn it is, at the first scheduler that has one.
+// pick starts the delivery whose turn it is, at the first scheduler that has one. A scheduler with a lane that
+// goes before all turns comes first.
 func (ss *schedulers) pick(from int) (job, bool) {
-	for i := range ss.all {
-		if j, more, ok := ss.all[(from+i)%len(ss.all)].pick(); ok {
-			if more {
-				ss.bell.ring()
+	for _, all := range []bool{false, true} {
+		for i := range ss.all {
+			q := ss.all[(from+i)%len(ss.all)]
+			if !all && !q.reserved.Load() {
+				continue
 			}
-			return j, true
+			if j, more, ok := q.pick(); ok {
+				if more {
+					ss.bell.ring()
+				}
+				return j, true
+			}
 		}
 	}
 	return job{}, false
@@ -162,12 +169,11 @@ func (ss *schedulers) unpark(lanes []*lane, read bool) (seen []subscriptions.Com
 			}
 			q.do(func(s *scheduler) {
 				if read {
-					s.unpark(here, reserved)
+					reserved = s.unpark(here, reserved)
 				} else {
 					seen = append(seen, s.delay(here, true)...)
 				}
 			})
-			reserved = false
 		}
 	}
 	return seen

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,12 +58,8 @@ func TestSchedulersLeaveNoSenderAsleep(t *testing.T) {
 					continue
 				}
 				asleep++
-				for i, q := range b.d.sched.all {
-					q.do(func(s *scheduler) {
-						if g := s.turns.lead(); g != nil {
-							t.Errorf("seed %d: %d of %d senders are busy, and scheduler %d of %d may start a delivery to %s", seed, busy, b.d.o.MaxInflight, i, len(b.d.sched.all), g.host.name)
-						}
-					})
+				if b.nobodySleeps(t); t.Failed() {
+					t.Fatalf("seed %d: %d of %d senders are busy", seed, busy, b.d.o.MaxInflight)
 				}
 			}
 		})
@@ -99,6 +98,298 @@ func TestSchedulersTakeTurns(t *testing.T) {
 				t.Errorf("after 20 exchanges, host %d of 2 had %d", n, got)
 			}
 		}
+	})
+}
+
+// Schedulers with nothing to do give their turns to no other one.
+func TestSchedulersWithNothingToDo(t *testing.T) {
+	for _, senders := range []int{1, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost = 5, senders, 8 })
+			all := b.hostOfEach()
+			got := map[string]int{}
+			for n, host := range []string{all[0], all[4]} {
+				b.set(host, takes(time.Second))
+				for i := range 400 {
+					b.subscribe(fmt.Sprint(topicA, n), fmt.Sprintf("http://%s/%d", host, i), served)
+				}
+				got[host] = 0
+			}
+			b.run()
+			defer b.end()
+			synctest.Wait()
+			for n := range 2 {
+				b.publish(t, fmt.Sprint(topicA, n), []byte("x"))
+			}
+			pass(40*time.Second + time.Millisecond)
+			for _, r := range b.everything() {
+				for host := range got {
+					if strings.HasPrefix(r.url, "http://"+host+"/") && r.header.Get("Link") != "" {
+						got[host]++
+					}
+				}
+			}
+			if first, last := got[all[0]], got[all[4]]; 10*first < 9*last || 10*last < 9*first {
+				t.Errorf("%d senders: the first scheduler had %d exchanges, and the last one %d", senders, first, last)
+			}
+		})
+	}
+}
+
+// A lane whose large body has been read goes before the turns of the other schedulers too.
+func TestReservedGoesFirstAtAllSchedulers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 4 * time.Second
+		b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight = 8, 8 })
+		large := "http://" + b.hostOfEach()[0] + "/large"
+		b.subscribe(topicA, large, served)
+		for n := range 400 { // a host of the other schedulers always waits
+			if host := fmt.Sprintf("s%d.example", n); b.d.sched.at(host+":80") != b.d.sched.all[0] {
+				b.subscribe(topicB, "http://"+host+"/cb", served)
+				b.set("http://"+host+"/cb", takes(took))
+			}
+		}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		for range 5 { // senders do not all come free at the same moment
+			b.publish(t, topicB, []byte("x"))
+			pass(300 * time.Millisecond)
+		}
+		pass(10 * time.Second)
+		b.publish(t, topicA, make([]byte, 1<<20))
+		published := time.Now()
+		pass(time.Minute)
+		if got := b.at(large); len(got) != 1 || got[0].at.Sub(published) > took {
+			t.Errorf("%d began, the first one %v after its publish", len(got), got[0].at.Sub(published))
+		}
+	})
+}
+
+// The answer that ends the suspicion of a host frees the slots of suspects that its other exchanges had. So many deliveries
+// to suspects of other schedulers begin.
+func TestTrustWakesOtherSchedulers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost, o.Drain = 3, 15, 8, 0 })
+		h := b.hostOfEach()
+		for _, host := range h[1:] {
+			b.set(host, down)
+			for i := range 3 {
+				b.subscribe(topicB, fmt.Sprintf("http://%s/%d", host, i), served)
+			}
+		}
+		for i := range 6 {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", h[0], i), served)
+		}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		b.publish(t, topicB, []byte("x"))
+		pass(time.Second)
+		if st := b.d.Stats(); st.Suspects != 2 {
+			t.Fatalf("%+v", st)
+		}
+		var due time.Duration // until a probe
+		for i, q := range b.d.sched.all[1:] {
+			q.do(func(s *scheduler) {
+				for _, x := range s.hosts.byName {
+					due = time.Duration(x.probe - s.read().mono)
+				}
+			})
+			b.set(h[1+i], hangs)
+		}
+		pass(due - 100*time.Millisecond)
+		for i := range 6 { // three fail, so that the host is suspect, and three take their time
+			url := fmt.Sprintf("http://%s/%d", h[0], i)
+			b.set(url, down)
+			if i >= 3 {
+				took := takes(time.Duration(4+5*(i-3)) * time.Second)
+				b.set(url, func(r *http.Request, body []byte) (*http.Response, error) {
+					_, _ = took(r, body)
+					return status(http.StatusInternalServerError), nil
+				})
+			}
+		}
+		b.publish(t, topicA, []byte("x"))
+		pass(3 * time.Second)
+		if got, most := b.d.sched.limits.suspect.Load(), b.d.sched.limits.suspectMax; got != most {
+			t.Fatalf("%d exchanges with suspects, want all %d that may be", got, most)
+		}
+		pass(time.Second + time.Millisecond) // one answers
+		b.nobodySleeps(t)
+	})
+}
+
+// A host that is no longer suspect has all its slots at once. Only one thing happened, and several senders begin.
+func TestAnswerStartsSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost, o.Drain = 2, 20, 12, 0 })
+		const host = "h.example"
+		b.set(host, down)
+		for n := range 40 {
+			b.subscribe(topicA, fmt.Sprintf("http://%s/%d", host, n), served)
+		}
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		b.publish(t, topicA, []byte("x"))
+		pass(time.Second)
+		if st := b.d.Stats(); st.Suspects != 1 {
+			t.Fatalf("%+v", st)
+		}
+		var answered atomic.Bool
+		b.set(host, func(r *http.Request, body []byte) (*http.Response, error) {
+			if answered.CompareAndSwap(false, true) {
+				return status(http.StatusInternalServerError), nil // which revives nobody
+			}
+			return hangs(r, body)
+		})
+		for i := 0; i < 20 && !answered.Load(); i++ {
+			pass(time.Second)
+		}
+		if st := b.d.Stats(); st.InFlight != 12 {
+			t.Errorf("%d of 12 slots are used: %+v", st.InFlight, st)
+		}
+	})
+}
+
+// nobodySleeps complains if a lane may start now.
+func (b *bed) nobodySleeps(t *testing.T) {
+	t.Helper()
+	for i, q := range b.d.sched.all {
+		q.do(func(s *scheduler) {
+			if g := s.turns.lead(); g != nil {
+				t.Errorf("senders sleep, and scheduler %d of %d may start a delivery to %s", i, len(b.d.sched.all), g.host.name)
+			}
+		})
+	}
+}
+
+// bareSchedulers has two schedulers without their goroutines.
+func bareSchedulers(t *testing.T, inflight, perHost int) *schedulers {
+	t.Helper()
+	b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost = 2, inflight, perHost })
+	for _, q := range b.d.sched.all {
+		for i := range q.s.sets {
+			q.s.sets[i] = &laneSet{ctx: t.Context()}
+		}
+		q.s.bulk = b.d.bodies.room.bulk
+	}
+	return b.d.sched
+}
+
+// bareLane adds a lane of a host to a scheduler, whichever that host would have.
+func bareLane(q *sharedScheduler, host, path string) (l *lane) {
+	q.do(func(s *scheduler) {
+		id := subscriptions.ID(topicA, "http://"+host+path)
+		s.add(&subscriptions.Subscription{ID: id, Topic: topicA, ExpiresAt: time.Now().Add(time.Hour)}, host, s.read())
+		l = s.lane(id)
+		l.host.health = quick
+		s.relist(l.host)
+	})
+	return l
+}
+
+// A sender frees a slot of a host, and takes something at another scheduler. A second one, which has just been at the first
+// scheduler in vain, begins what the slot is for.
+func TestFreedSlotOfAHostWakes(t *testing.T) {
+	ss := bareSchedulers(t, 2, 1)
+	defer ss.bell.stop()
+	x, y := ss.all[0], ss.all[1]
+	first, second, other := bareLane(x, "x:80", "/0"), bareLane(x, "x:80", "/1"), bareLane(y, "y:80", "/0")
+	x.do(func(s *scheduler) { s.enqueue(first, false) })
+	begun, _, _ := x.pick() // by the first sender; it has the one slot of the host
+	x.do(func(s *scheduler) { s.enqueue(second, false) })
+
+	ss.bell.mu.Lock() // the second sender comes as far as to listen
+	got := make(chan *lane, 1)
+	go func() {
+		if j, ok := ss.next(0); ok {
+			got <- j.lane
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	y.do(func(s *scheduler) { s.enqueue(other, false) }) // nobody listens
+	y.lock()                                             // it looks once more at x, and comes as far as y
+	ss.bell.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	x.do(func(s *scheduler) { begun.lane.state = idle; s.release(begun) })
+	if j, ok := y.s.pick(); !ok || j.lane != other { // the first sender
+		t.Fatal("there is nothing at the other scheduler")
+	}
+	y.unlock()
+	select {
+	case l := <-got:
+		if l != second {
+			t.Errorf("it began a delivery to %s", l.host.name)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the second sender sleeps")
+	}
+}
+
+// A lane with a large body does not stay parked if the slot that it waits for comes free while another sender looks.
+func TestStarvedLaneIsSeen(t *testing.T) {
+	ss := bareSchedulers(t, 2, 2)
+	x, y := ss.all[0], ss.all[1]
+	l := bareLane(x, "x:80", "/0")
+	for n := range 20_000 {
+		ss.limits.large.Store(1)
+		x.do(func(s *scheduler) {
+			l.state = parked
+			s.largeLanes[1] = ring[*lane]{}
+			s.largeLanes[1].push(l)
+		})
+		ss.limits.starved.Store(true)
+		var start atomic.Int32
+		together := func() {
+			for start.Add(1); start.Load() < 2; {
+				runtime.Gosched()
+			}
+		}
+		var both sync.WaitGroup
+		both.Go(func() { together(); ss.resume() }) // a sender whose small delivery is over
+		both.Go(func() {                            // one whose large delivery is over
+			for together(); start.Load() < int32(n%200); {
+				start.Add(1)
+			}
+			y.do(func(s *scheduler) { s.limits.large.Add(-1); s.resumeLarge() })
+			ss.resume()
+		})
+		both.Wait()
+		if l.state == parked {
+			t.Fatalf("try %d: the lane is parked, and %d more large bodies may be sent", n, ss.limits.free(quick, 2))
+		}
+	}
+}
+
+// A lane that cannot start uses up no reservation of those at another scheduler.
+func TestReservationOfALaneThatWaits(t *testing.T) {
+	ss := bareSchedulers(t, 2, 1)
+	var lanes []*lane
+	for i, q := range ss.all {
+		l := bareLane(q, fmt.Sprintf("h%d:80", i), "/0")
+		q.do(func(*scheduler) {
+			l.topic.known, l.topic.head = true, anchor{position: 5}
+			l.state = parked
+		})
+		lanes = append(lanes, l)
+	}
+	lanes[0].paused = true
+	ss.unpark(lanes, true)
+	if g := ss.all[1].s.turns.lead(); g == nil || !g.reserved {
+		t.Error("the lane that may start does not go before the turns of all others")
+	}
+}
+
+// A ring between listen and wait counts.
+func TestBellIsHeardBeforeTheWait(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		var b bell
+		b.rung.L = &b.mu
+		heard := b.listen()
+		b.ring()
+		b.wait(heard)
 	})
 }
 

@@ -45,15 +45,16 @@ var stages = [...]stage{
 	(*sender).commit,  // it is stored and reported, and the lane put back
 }
 
-// run makes the deliveries whose turn it is until there are no more. Each time it asks another scheduler first,
-// beginning with the one that has the number from.
+// run makes the deliveries whose turn it is until there are no more. It first asks the scheduler with the number from,
+// and then each time the one after that whose delivery it made.
 func (s *sender) run(ctx context.Context, from int) {
 	var d delivery
-	for ; ; from++ {
+	for {
 		j, ok := s.sched.next(from)
 		if !ok {
 			return
 		}
+		from = j.lane.host.scheduler + 1
 		d = delivery{job: j}
 		s.deliver(ctx, &d)
 		s.sched.resume()

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,8 @@ type sharedScheduler struct {
 	mu   sync.Mutex
 	wake chan struct{} // something for loop to do at once
 	s    scheduler
+	// reserved: a lane may go before the turns of all others, here and at the other schedulers.
+	reserved atomic.Bool
 
 	// clocks are read before the lock is acquired, because all senders wait for who has it. While
 	// it is locked, the scheduler's time stands still at now.
@@ -78,6 +81,9 @@ func (q *sharedScheduler) begin(now reading) {
 
 func (q *sharedScheduler) unlock() {
 	q.locked = false
+	if has := q.s.turns.hasReserved(); has != q.reserved.Load() {
+		q.reserved.Store(has)
+	}
 	q.mu.Unlock()
 }
 

@@ -288,6 +288,16 @@ func (q *turns) lead() *backlog {
 	return nil
 }
 
+// hasReserved reports whether a backlog goes before all turns.
+func (q *turns) hasReserved() bool {
+	for p := range q.reserved {
+		if q.reserved[p].first != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // more reports whether lead may return something.
 func (q *turns) more() bool {
 	for p := range pool(pools) {
@@ -334,6 +344,19 @@ func (q *turns) start(g *backlog) (l *lane, k kind) {
 	return l, k
 }
 
+// live reports whether start(g) finds a lane that is not gone. It drops those before it that are.
+func (q *turns) live(g *backlog) bool {
+	k := g.kind
+	if !g.reserved {
+		k, _ = q.nextKind(g.host)
+	}
+	lanes := &(*g.host.queued[k].at(0)).lanes
+	for lanes.len() > 0 && (*lanes.at(0)).state == gone {
+		lanes.pop()
+	}
+	return lanes.len() > 0
+}
+
 // lane removes the next lane of g that is not gone.
 func (g *backlog) lane() *lane {
 	for {
@@ -363,8 +386,9 @@ func (q *turns) begin(h *host, k kind) {
 	h.active[k]++
 }
 
-// end counts a delivery out that start began. It reports whether a limit of the hub has a free slot by that.
-func (q *turns) end(j job) (freed bool) {
+// end counts a delivery out that start began. It reports whether a limit of the hub has a free slot by that, and
+// whether the host has one for something that waits.
+func (q *turns) end(j job) (ofHub, ofHost bool) {
 	h := j.lane.host
 	q.inFlight--
 	h.active[j.kind]--
@@ -377,6 +401,5 @@ func (q *turns) end(j job) (freed bool) {
 	if h.suspect {
 		q.limits.suspect.Add(-1)
 	}
-	q.promote(h)
-	return j.unproven || j.large || h.suspect || j.probe
+	return j.unproven || j.large || h.suspect || j.probe, q.promote(h)
 }

@@ -56,7 +56,7 @@ func (s *scheduler) walkOn(t *topicLanes, now reading) {
 // suspect, a walk over its lanes starts.
 func (s *scheduler) observe(j job, out outcome) {
 	h := j.lane.host
-	was := h.pool()
+	was, busy := h.pool(), h.busy()
 	if s.hosts.observe(j, out) {
 		h.members.walk = len(h.lanes)
 		if !h.walking {
@@ -64,6 +64,11 @@ func (s *scheduler) observe(j job, out outcome) {
 			s.revivals.push(h)
 		}
 		s.wake()
+	}
+	if was.suspect() && !h.suspect {
+		for range busy {
+			s.signal() // for the other schedulers: so many slots of suspects are free
+		}
 	}
 	if h.pool() != was {
 		s.relist(h)
