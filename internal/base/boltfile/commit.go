@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -141,13 +142,34 @@ func (o *Op) answer(err error) {
 func (d *DB) write() {
 	defer close(d.stopped)
 	debug.SetPanicOnFault(true)
+	var idle <-chan time.Time
 	for {
 		select {
 		case <-d.stop:
 			return
+		case <-idle:
+			idle = nil
+			d.settle()
 		case o := <-d.ops:
 			d.group(d.admit(d.gather(o)))
+			idle = time.After(settleAfter)
 		}
+	}
+}
+
+// settleAfter is how long no operation comes before the last transaction is settled.
+const settleAfter = time.Second
+
+// settle settles the last transaction.
+func (d *DB) settle() {
+	d.mu.RLock()
+	db := d.db // only the writer changes it
+	d.mu.RUnlock()
+	if db == nil {
+		return
+	}
+	if err := db.settle(); err != nil {
+		_ = d.recoverFrom(err, nil, 0) // what comes next says it
 	}
 }
 
@@ -221,7 +243,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := db.Begin(true)
+	tx, err := db.db.Begin(true)
 	if err != nil {
 		return nil, d.recoverFrom(err, nil, 0)
 	}
@@ -236,7 +258,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	}
 	if t.writes == 0 {
 		err = tx.Rollback()
-	} else if err := d.tryCommit(t); err != nil {
+	} else if err := d.tryCommit(db, t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
 	d.mu.Lock()
@@ -265,7 +287,7 @@ func (o *Op) try(t *Tx) (err error) {
 }
 
 // tryCommit commits. A panic of bbolt means that the file is damaged.
-func (d *DB) tryCommit(t *Tx) (err error) {
+func (d *DB) tryCommit(db *bolt, t *Tx) (err error) {
 	t.inside = true
 	defer func() {
 		if err != nil {
@@ -274,14 +296,11 @@ func (d *DB) tryCommit(t *Tx) (err error) {
 		}
 	}()
 	defer t.recovered(&err)
-	if commit := d.commit.Load(); commit != nil {
-		return (*commit)(t.tx.Commit)
-	}
-	return t.tx.Commit()
+	return d.commit.call(func() error { return db.commit(t.tx) })
 }
 
 // writable returns the database to write to, opened again where it was lost.
-func (d *DB) writable() (*bbolt.DB, error) {
+func (d *DB) writable() (*bolt, error) {
 	d.mu.RLock()
 	db, fault := d.db, d.fault // only the writer changes them before it has ended
 	d.mu.RUnlock()
@@ -298,15 +317,15 @@ func (d *DB) writable() (*bbolt.DB, error) {
 // adopt replaces the database by one that was opened again. With hard, it makes the last transaction
 // of that durable before: its own sync may have failed, but the sync of a later transaction includes
 // it.
-func (d *DB) adopt(db *bbolt.DB, hard bool) (err error) {
+func (d *DB) adopt(db *bolt, hard bool) (err error) {
 	if hard {
-		err = db.Update(func(*bbolt.Tx) error { return nil })
+		err = db.update(func(*bbolt.Tx) error { return nil })
 	}
 	if err == nil {
 		err = d.reload(db)
 	}
 	if err != nil {
-		_ = db.Close() // the first error says more
+		_ = db.close() // the first error says more
 		return err
 	}
 	d.mu.Lock()
@@ -336,13 +355,13 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	if tx != nil && tx.DB() != nil { // bbolt gave up within it, and waits for itself
 		return &UnsureError{d.path, cause}
 	}
-	_ = old.Close() // the cause says more
+	_ = old.close() // the cause says more
 	db, openErr := d.open(0)
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
 	happened := false
-	_ = db.View(func(tx *bbolt.Tx) error {
+	_ = db.db.View(func(tx *bbolt.Tx) error {
 		happened = id > 0 && tx.ID() >= id
 		return nil
 	})
@@ -351,7 +370,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	}
 	unsure := &UnsureError{d.path, cause}
 	if fault != nil {
-		_ = db.Close() // nothing is read any more either
+		_ = db.close() // nothing is read any more either
 	} else if d.adopt(db, true) == nil { // if it fails, writable tries again
 		d.mu.Lock()
 		d.trouble = unsure

@@ -44,6 +44,8 @@ type Options struct {
 	// taken back: what the caller remembers of the file may be wrong. It has the file
 	// for itself, and must not call the DB. Nil: nothing is remembered.
 	Reload func(*Tx) error
+
+	noSync bool // of a test
 }
 
 func (o *Options) oldest() uint64 { return cmp.Or(o.Oldest, o.Format) }
@@ -107,11 +109,11 @@ type DB struct {
 	// mu guards what follows: held for reading by each View, and for writing while the
 	// file is closed or opened again.
 	mu      sync.RWMutex
-	db      *bbolt.DB // nil: closed, or not opened again after a failed commit
-	fault   error     // why nothing is written until the next start
-	trouble error     // why the last write failed; nil: it did not
+	db      *bolt // nil: closed, or not opened again after a failed commit
+	fault   error // why nothing is written until the next start
+	trouble error // why the last write failed; nil: it did not
 
-	commit atomic.Pointer[func(commit func() error) error] // of a test; nil: none
+	commit, sync hook // of a test
 
 	ops       chan *Op
 	stop      chan struct{} // closed by Close
@@ -120,13 +122,32 @@ type DB struct {
 	closeErr  error
 }
 
+// hook is a function that a test has called in place of another one; nil: none.
+type hook struct {
+	atomic.Pointer[func(do func() error) error]
+}
+
+func (h *hook) set(with func(do func() error) error) {
+	if h.Store(&with); with == nil {
+		h.Store(nil)
+	}
+}
+
+func (h *hook) call(do func() error) error {
+	if with := h.Load(); with != nil {
+		return (*with)(do)
+	}
+	return do()
+}
+
 // Open opens a file, and makes it if there is none. Its folder has to be there.
 func Open(path string, o Options) (*DB, error) {
 	if o.Closed == nil {
 		o.Closed = errClosed
 	}
 	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
-	fresh, _, err := inspect(path, o, o.Whole, func(bucket, key []byte) error {
+	d.skipSyncs()
+	fresh, _, err := inspect(path, o, true, o.Whole, func(bucket, key []byte) error {
 		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
 	}, nil)
 	if err != nil {
@@ -142,23 +163,45 @@ func Open(path string, o Options) (*DB, error) {
 		err = d.reload(d.db)
 	}
 	if err != nil {
-		_ = d.db.Close() // the first error says more
+		_ = d.db.close() // the first error says more
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	go d.write()
 	return d, nil
 }
 
-// inspect reads the structure of a file, and with values all of it. Bad returns the
+// mendOrSay takes a transaction back that a crash cut off, or returns an error that says that there is one.
+func (d *DB) mendOrSay(f *os.File, mend bool) error {
+	cut, err := findCutOff(f)
+	switch {
+	case errors.Is(err, errOdd): // the structure says what is odd
+		return nil
+	case err == nil && cut != nil && mend:
+		err = cut.takeBack(f, &d.sync)
+	case err == nil && cut != nil:
+		return fmt.Errorf("%s: a crash cut off the last write, of which nothing was acknowledged; start the program that writes to it once, which takes the write back, and check again", d.path)
+	}
+	return d.openError(err)
+}
+
+func (d *DB) skipSyncs() {
+	if d.o.noSync {
+		d.InterceptSync(func(func() error) error { return nil })
+	}
+}
+
+// inspect reads the structure of a file, and with values all of it. With mend, it takes a
+// transaction back that a crash cut off. Bad returns the
 // error for a damaged value; nil: go on. View, which may be nil, is called with what is
 // there. Fresh: there is no file, or nothing in it.
-func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
+func inspect(path string, o Options, mend, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return true, 0, nil
 	}
 	var f *os.File
 	d := &DB{path: path, o: o}
+	d.skipSyncs()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
 	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
@@ -166,6 +209,9 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 	db, err := bbolt.Open(path, 0, &bbolt.Options{
 		ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			if mend {
+				flag |= os.O_RDWR
+			}
 			f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
 			return f, err
 		},
@@ -174,6 +220,9 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 		return false, 0, d.openError(err)
 	}
 	defer func() { _ = db.Close() }() // as above
+	if err := d.mendOrSay(f, mend); err != nil {
+		return false, 0, err
+	}
 	if info, err = f.Stat(); err != nil {
 		return false, 0, d.openError(err)
 	}
@@ -198,7 +247,7 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 		return false, s.records, d.damaged(err)
 	}
 	if view != nil && !fresh {
-		err = d.viewOf(db, view)
+		err = d.viewOf(&bolt{db: db}, view)
 	}
 	return fresh, s.records, err
 }
@@ -210,7 +259,7 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 	if _, err := os.Stat(path); err != nil {
 		return 0, err
 	}
-	_, records, err = inspect(path, o, true, func(bucket, key []byte) error {
+	_, records, err = inspect(path, o, false, true, func(bucket, key []byte) error {
 		bad(bucket, key)
 		return nil
 	}, view)
@@ -219,18 +268,26 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 
 // open opens and locks the file, whose structure is good. Create is os.O_CREATE, or 0
 // where the file has to be there.
-func (d *DB) open(create int) (db *bbolt.DB, err error) {
+func (d *DB) open(create int) (db *bolt, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer (&Tx{d: d, inside: true}).recovered(&err)
-	db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
+	db = &bolt{hook: &d.sync}
+	db.db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
 		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 		// Otherwise each commit writes the list of all free pages, which is long after
 		// much was deleted. Close writes it once.
 		NoFreelistSync: true,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
+		NoSync:         true, // bolt.commit does that
+		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+			db.file, err = os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
+			return db.file, err
 		},
 	})
+	if err == nil {
+		if err = db.begin(); err != nil {
+			_ = db.close() // the first error says more
+		}
+	}
 	return db, d.openError(err)
 }
 
@@ -251,7 +308,7 @@ func (d *DB) damaged(why error) *DamagedError { return &DamagedError{d.path, why
 
 // create makes the buckets of a new file.
 func (d *DB) create() error {
-	return d.db.Update(func(tx *bbolt.Tx) error {
+	return d.db.update(func(tx *bbolt.Tx) error {
 		for _, name := range append([][]byte{aboutBucket}, d.o.Buckets...) {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -263,7 +320,7 @@ func (d *DB) create() error {
 }
 
 // reload has the caller read what it remembers of the file.
-func (d *DB) reload(db *bbolt.DB) error {
+func (d *DB) reload(db *bolt) error {
 	if d.o.Reload == nil {
 		return nil
 	}
@@ -302,11 +359,11 @@ func (d *DB) view(fn func(*Tx) error) error {
 	return d.viewOf(d.db, fn)
 }
 
-func (d *DB) viewOf(db *bbolt.DB, fn func(*Tx) error) (err error) {
+func (d *DB) viewOf(db *bolt, fn func(*Tx) error) (err error) {
 	t := &Tx{d: d, inside: true}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.recovered(&err)
-	return db.View(func(tx *bbolt.Tx) error {
+	return db.db.View(func(tx *bbolt.Tx) error {
 		t.tx, t.inside = tx, false
 		err := fn(t)
 		t.inside = true
@@ -387,7 +444,7 @@ func (d *DB) Close() error {
 		if d.fault == nil {
 			d.tidy()
 		}
-		d.closeErr = d.db.Close()
+		d.closeErr = d.db.close()
 		d.db = nil
 	})
 	return d.closeErr
@@ -397,11 +454,13 @@ func (d *DB) Close() error {
 // and cuts what is not used off the end of the file, so that it will be noticed if
 // anything else is. Where it fails, the file is as good as after a crash.
 func (d *DB) tidy() {
-	d.db.NoFreelistSync = false
-	if d.db.Update(func(*bbolt.Tx) error { return nil }) != nil {
+	d.db.db.NoFreelistSync = false
+	if d.db.update(func(*bbolt.Tx) error { return nil }) != nil {
 		return
 	}
-	_ = d.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+	if d.db.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) }) == nil {
+		_ = d.db.settle()
+	}
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.
@@ -453,13 +512,13 @@ func (d *DB) Wipe() error {
 func (d *DB) Bolt() *bbolt.DB {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.db
+	return d.db.db
 }
 
 // Intercept has a function called in place of each commit, until it is nil. It is for
 // tests.
-func (d *DB) Intercept(commit func(commit func() error) error) {
-	if d.commit.Store(&commit); commit == nil {
-		d.commit.Store(nil)
-	}
-}
+func (d *DB) Intercept(with func(commit func() error) error) { d.commit.set(with) }
+
+// InterceptSync has a function called in place of each sync, until it is nil. It is for
+// tests.
+func (d *DB) InterceptSync(with func(sync func() error) error) { d.sync.set(with) }

@@ -100,20 +100,11 @@ func cutOff(err error) error {
 // cut off would have changed one sector, and disks write whole sectors. With the older meta page, the
 // last transaction would be lost without an error.
 func (s *structure) read(size int64) (fresh bool, err error) {
-	m, err := readMeta(s.f, 0)
+	last, _, err := readMetas(s.f)
 	if err != nil {
 		return false, err
 	}
-	if m.pageSize < 1<<10 || m.pageSize > maxPageSize {
-		return false, odd("a page has %d bytes", m.pageSize)
-	}
-	other, err := readMeta(s.f, int64(m.pageSize))
-	if err != nil {
-		return false, err
-	}
-	if other.txid > m.txid {
-		m = other
-	}
+	m := last.meta
 	if uint64(size)/uint64(m.pageSize) < m.high { //nolint:gosec // no file has a negative size
 		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize))
 	}
