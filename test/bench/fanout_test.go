@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -29,7 +30,22 @@ const (
 	// rounds of one sample: this many notifications to every callback, and so perSample deliveries.
 	rounds    = 10
 	perSample = rounds * callbacks
+	// perHost is how many deliveries the hub makes to a host at once, by default.
+	perHost = 8
 )
+
+// shape is what is delivered to whom.
+type shape struct {
+	callbacks, rounds int           // of a sample
+	workers           int           // how many POSTs the loops make at once
+	path, comment     string        // as of source
+	answers           time.Duration // what a receiver waits before it answers
+	env               []string      // of the receivers
+}
+
+var usual = shape{callbacks: callbacks, rounds: rounds, workers: hosts}
+
+func (s shape) deliveries() int { return s.callbacks * s.rounds }
 
 // cost is the cost of a sample.
 type cost struct {
@@ -38,8 +54,8 @@ type cost struct {
 	allocs float64 // a delivery
 }
 
-// measure runs work, which makes perSample deliveries.
-func measure(work func()) cost {
+// measure runs work, which makes n deliveries.
+func measure(n int, work func()) cost {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -49,9 +65,9 @@ func measure(work func()) cost {
 	spent := cpuTime() - cpu
 	runtime.ReadMemStats(&after)
 	return cost{
-		rate:   perSample / took.Seconds(),
-		cpu:    float64(spent.Microseconds()) / perSample,
-		allocs: float64(after.Mallocs-before.Mallocs) / perSample,
+		rate:   float64(n) / took.Seconds(),
+		cpu:    float64(spent.Microseconds()) / float64(n),
+		allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
 	}
 }
 
@@ -64,43 +80,69 @@ func cpuTime() time.Duration {
 // BenchmarkFanOut is the hub's fan-out, from publish to last delivery, over the durable store with
 // secrets, as a ratio to two loops that make the same POSTs to the same receivers and nothing else: a
 // bare one of net/http, and one of the connections that the hub uses.
-func BenchmarkFanOut(b *testing.B) { fanOut(b, startHub(b), func(work func()) { work() }) }
+func BenchmarkFanOut(b *testing.B) { fanOut(b, startHub(b), usual, func(work func()) { work() }) }
+
+// BenchmarkFanOutOf is BenchmarkFanOut of notifications of other sizes, to receivers that take 20 ms to
+// answer, and to receivers with TLS. The loops make as many POSTs at once as the hub where receivers take
+// their time.
+func BenchmarkFanOutOf(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		shape shape
+	}{
+		{"400B", shape{callbacks: callbacks, rounds: rounds, workers: hosts, path: "p"}},
+		{"64KB", shape{callbacks: callbacks, rounds: 2, workers: hosts, comment: strings.Repeat("c", 64_000)}},
+		{"1MB", shape{callbacks: 200, rounds: 3, workers: hosts, comment: strings.Repeat("c", 1_000_000)}},
+		{"20ms", shape{callbacks: callbacks, rounds: rounds, workers: hosts * perHost, answers: 20 * time.Millisecond}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			fanOut(b, startHub(b), c.shape, func(work func()) { work() })
+		})
+	}
+	b.Run("tls", func(b *testing.B) {
+		cert, key := certificate(b)
+		s := usual
+		s.env = []string{secureEnv + "=" + cert + " " + key}
+		fanOut(b, startHub(b, "--ca-file", cert), s, func(work func()) { work() })
+	})
+}
 
 // fanOut measures the fan-out of a hub. Around does the hub's part of a sample, and may measure
 // more of it.
-func fanOut(b *testing.B, hub *app.App, around func(work func())) {
-	receivers := startReceivers(b)
+func fanOut(b *testing.B, hub *app.App, s shape, around func(work func())) {
+	receivers := receiversWith(b, s.env...)
 	topic := hub.HubURL() + "topic"
-	for i := range callbacks {
-		subscribe(b, hub.HubURL(), topic, fmt.Sprintf("%s/cb/%d", receivers.hosts[i%hosts], i))
+	for i := range s.callbacks {
+		subscribe(b, hub.HubURL(), topic, fmt.Sprintf("%s%s%d", receivers.hosts[i%hosts], after(s.answers), i))
 	}
 	waitActive(b, hub)
-	src := &source{topic: topic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	bare := newBareLoop(receivers.hosts)
-	same := newPostLoop(receivers.hosts)
+	src := &source{topic: topic, hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), path: s.path, comment: s.comment}
+	bare := newBareLoop(receivers.hosts, s)
+	same := newPostLoop(receivers.hosts, s)
 	defer same.pool.CloseIdleConnections()
 
 	var expected int64
-	sample := (&source{until: src.until}).body(b)
-	runBare := func() {
-		bare.post(perSample, sample)
-		if expected += perSample; receivers.count(b, expected) != expected {
-			b.Fatal("the bare loop lost deliveries")
+	n := s.deliveries()
+	sample := (&source{until: src.until, path: s.path, comment: s.comment}).body(b)
+	await := func(who string) {
+		expected += int64(n)
+		if got := receivers.count(b, expected); got != expected {
+			b.Fatalf("%s made %d deliveries, want %d", who, got, expected)
 		}
+	}
+	runBare := func() {
+		bare.post(n, sample)
+		await("the bare loop")
 	}
 	runSame := func() {
-		same.post(perSample, sample)
-		if expected += perSample; receivers.count(b, expected) != expected {
-			b.Fatal("the loop of the same connections lost deliveries")
-		}
+		same.post(n, sample)
+		await("the loop of the same connections")
 	}
 	runHub := func() {
-		for range rounds {
+		for range s.rounds {
 			src.publish(b)
 		}
-		if expected += perSample; receivers.count(b, expected) != expected {
-			b.Fatalf("the hub made %d deliveries, want %d", receivers.count(b, expected), expected)
-		}
+		await("the hub")
 	}
 	runBare() // warm up: connections, pages of the store
 	runSame()
@@ -109,7 +151,7 @@ func fanOut(b *testing.B, hub *app.App, around func(work func())) {
 		var ratios, sames []float64
 		var hubs, bares, posts []cost
 		for range pairs {
-			base, got, post := measure(runBare), measure(func() { around(runHub) }), measure(runSame)
+			base, got, post := measure(n, runBare), measure(n, func() { around(runHub) }), measure(n, runSame)
 			bares, hubs, posts = append(bares, base), append(hubs, got), append(posts, post)
 			ratios = append(ratios, got.rate/base.rate)
 			sames = append(sames, got.rate/post.rate)
@@ -208,10 +250,14 @@ func waitActive(b *testing.B, hub *app.App) {
 	b.Fatal("some subscriptions are pending after a minute")
 }
 
-// source publishes notifications of about 1 KB.
+// longPath makes a notification about 1 KB long.
+var longPath = strings.Repeat("p", 690)
+
+// source publishes notifications with a change of one resource.
 type source struct {
 	topic, hub string
 	until      time.Time
+	path       string // of the resource; empty: longPath
 	comment    string // in each document
 }
 
@@ -219,12 +265,16 @@ func (s *source) body(b *testing.B) []byte {
 	b.Helper()
 	from := s.until
 	s.until = from.Add(time.Second)
+	path := s.path
+	if path == "" {
+		path = longPath
+	}
 	return fmt.Appendf(nil, `<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
 <rs:md capability="change-notification" from="%s" until="%s"/>
 <url><loc>https://example.org/%s</loc><rs:md change="updated"/></url>
 <!--%s--></urlset>
-`, from.Format(time.RFC3339), s.until.Format(time.RFC3339), strings.Repeat("p", 690), s.comment)
+`, from.Format(time.RFC3339), s.until.Format(time.RFC3339), path, s.comment)
 }
 
 func (s *source) publish(b *testing.B) {
@@ -236,12 +286,13 @@ func (s *source) publish(b *testing.B) {
 type bareLoop struct {
 	transport *http.Transport
 	urls      []*url.URL
+	workers   int
 }
 
-func newBareLoop(hosts []string) *bareLoop {
-	l := &bareLoop{transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 8, DisableCompression: true}}
+func newBareLoop(hosts []string, s shape) *bareLoop {
+	l := &bareLoop{transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: perHost, DisableCompression: true, TLSClientConfig: trustAll}, workers: s.workers}
 	for _, h := range hosts {
-		u, err := url.Parse(h + "/bare")
+		u, err := url.Parse(h + after(s.answers) + "bare")
 		if err != nil {
 			panic(err) // our own receivers' addresses
 		}
@@ -249,6 +300,9 @@ func newBareLoop(hosts []string) *bareLoop {
 	}
 	return l
 }
+
+// trustAll is for loops that only compare.
+var trustAll = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // loopback
 
 // bareHeader is as long as the header that the hub sends.
 func bareHeader() http.Header {
@@ -265,7 +319,7 @@ func bareHeader() http.Header {
 func (l *bareLoop) post(n int, body []byte) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range hosts {
+	for range l.workers {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				req := &http.Request{
@@ -286,15 +340,18 @@ func (l *bareLoop) post(n int, body []byte) {
 
 // postLoop makes only the POSTs, over the connections that the hub uses.
 type postLoop struct {
-	pool *post.Pool
-	urls []string
+	pool    *post.Pool
+	urls    []string
+	workers int
 }
 
-func newPostLoop(hosts []string) *postLoop {
-	var d net.Dialer
-	l := &postLoop{pool: post.NewPool(post.Options{Dial: d.DialContext, PerHost: 8, Idle: 1024, IdleTimeout: time.Minute})}
+func newPostLoop(hosts []string, s shape) *postLoop {
+	d, secure := new(net.Dialer), &tls.Dialer{Config: trustAll}
+	l := &postLoop{workers: s.workers, pool: post.NewPool(post.Options{
+		Dial: d.DialContext, DialTLS: secure.DialContext, PerHost: perHost, Idle: 1024, IdleTimeout: time.Minute,
+	})}
 	for _, h := range hosts {
-		l.urls = append(l.urls, h+"/bare")
+		l.urls = append(l.urls, h+after(s.answers)+"bare")
 	}
 	return l
 }
@@ -309,7 +366,7 @@ func (l *postLoop) post(n int, body []byte) {
 	defer cancel()
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range hosts {
+	for range l.workers {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				_, err := l.pool.Post(ctx, &post.Request{

@@ -59,9 +59,9 @@ func BenchmarkMillion(b *testing.B) {
 	arrived()
 	b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms-to-one-topic")
 
-	bare := newBareLoop(receivers.hosts)
+	bare := newBareLoop(receivers.hosts, usual)
 	bare.post(perSample, body) // warm up
-	base := measure(func() { bare.post(perSample, body) })
+	base := measure(perSample, func() { bare.post(perSample, body) })
 	expected += 2 * perSample
 	began = time.Now()
 	for i := 1; i < topics; i++ {

@@ -189,9 +189,9 @@ func fanOutWhile(b *testing.B, at place, look func(tb testing.TB, operator strin
 	for b.Loop() {
 		var ratios, cpu []float64
 		for range watchedPairs {
-			base := measure(run)
+			base := measure(perSample, run)
 			stop := look(b, "http://"+hub.AdminAddr())
-			watched := measure(run)
+			watched := measure(perSample, run)
 			stop()
 			ratios, cpu = append(ratios, watched.rate/base.rate), append(cpu, watched.cpu/base.cpu)
 		}

@@ -17,10 +17,18 @@ import (
 	"time"
 )
 
-const receiverEnv = "RSHUB_BENCH_RECEIVER"
+// receiverEnv is the number of hosts that the receiver has, and secureEnv the files of their certificate and
+// key with a space between; empty: they have no TLS.
+const (
+	receiverEnv = "RSHUB_BENCH_RECEIVER"
+	secureEnv   = "RSHUB_BENCH_RECEIVER_SECURE"
+)
 
 // stamped is with what the paths of callbacks begin that note how long deliveries were on their way.
 const stamped = "/stamped/"
+
+// after is with what the paths of callbacks begin that are answered after a time.
+func after(d time.Duration) string { return "/after/" + d.String() + "/" }
 
 // TestMain turns the test binary into the receiver, or into the readers of streams, if the environment
 // says so. They are separate processes, so that only the CPU time and the allocations of the sender are measured.
@@ -58,6 +66,11 @@ func receive(n int) error {
 		} else {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
+		if late, ok := strings.CutPrefix(r.URL.Path, "/after/"); ok {
+			late, _, _ = strings.Cut(late, "/")
+			d, _ := time.ParseDuration(late)
+			time.Sleep(d)
+		}
 		count.Add(1)
 	})
 	control := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,18 +85,25 @@ func receive(n int) error {
 		}
 		_, _ = fmt.Fprint(w, count.Load())
 	})
+	cert, key, _ := strings.Cut(os.Getenv(secureEnv), " ")
 	var addrs []string
 	for i := range n + 1 {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
-		handler := callback
-		if i == 0 {
-			handler = control
+		server := &http.Server{Handler: callback, ReadHeaderTimeout: time.Minute}
+		switch {
+		case i == 0:
+			server.Handler = control
+			fallthrough
+		case cert == "":
+			go func() { _ = server.Serve(l) }()
+			addrs = append(addrs, "http://"+l.Addr().String())
+		default:
+			go func() { _ = server.ServeTLS(l, cert, key) }()
+			addrs = append(addrs, "https://"+l.Addr().String())
 		}
-		go func() { _ = (&http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}).Serve(l) }()
-		addrs = append(addrs, "http://"+l.Addr().String())
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(addrs); err != nil {
 		return err
@@ -98,10 +118,14 @@ type receivers struct {
 	hosts   []string
 }
 
-func startReceivers(b *testing.B) *receivers {
+// startReceivers starts receivers without TLS.
+func startReceivers(b *testing.B) *receivers { return receiversWith(b) }
+
+// receiversWith starts receivers with more in their environment.
+func receiversWith(b *testing.B, env ...string) *receivers {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), receiverEnv+"="+strconv.Itoa(hosts))
+	cmd.Env = append(append(os.Environ(), receiverEnv+"="+strconv.Itoa(hosts)), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

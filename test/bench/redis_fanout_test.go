@@ -17,7 +17,7 @@ func BenchmarkRedisFanOut(b *testing.B) {
 	redis := startRedis(b)
 	var commands, scripts, cpu, deliveries float64
 	var last usage
-	fanOut(b, startRedisHub(b, redis), func(work func()) {
+	fanOut(b, startRedisHub(b, redis), usual, func(work func()) {
 		before, worked := used(b, redis), cpuOf(b, redis)
 		work()
 		all, of := used(b, redis).since(before)
