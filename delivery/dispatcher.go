@@ -93,8 +93,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stored.Go(func() { d.commits.run(commits) })
 	// Subscribe to hints before reading the first head, so no append is missed.
 	hints := d.o.Journal.Hints(ctx)
-	for n := range d.o.MaxInflight {
-		senders.Go(func() { d.sender.run(d.exchanges, n) })
+	for range d.o.MaxInflight {
+		senders.Go(func() { d.sender.run(d.exchanges) })
 	}
 	for range followers {
 		others.Go(func() { d.heads.run(ctx) })

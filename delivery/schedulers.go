@@ -16,13 +16,14 @@ const coresOfScheduler = 2
 
 // schedulers are those of a hub: one for every few processors, so that senders seldom wait for a lock. Each has the
 // lanes of its own callback hosts, and with them their limits and turns. They share the senders and the limits of the
-// hub: a sender asks one after the other for something to start, each time beginning with another one, and sleeps only
+// hub: a sender asks one after the other for something to start, beginning with the one whose turn it is, and sleeps only
 // if none has anything.
 type schedulers struct {
 	all    []*sharedScheduler
 	topics *topics
 	limits *limits
 	seed   maphash.Seed
+	turns  atomic.Uint64 // how many there were
 	bell   bell
 }
 
@@ -52,16 +53,15 @@ func (ss *schedulers) do(f func(*scheduler)) {
 	}
 }
 
-// next waits for the delivery whose turn it is. It asks the scheduler with the number from first. False: there will
-// be none.
-func (ss *schedulers) next(from int) (job, bool) {
+// next waits for the delivery whose turn it is. False: there will be none.
+func (ss *schedulers) next() (job, bool) {
 	for !ss.bell.over.Load() {
-		if j, ok := ss.pick(from); ok {
+		if j, ok := ss.pick(); ok {
 			return j, true
 		}
 		heard := ss.bell.listen()
 		// Look once more: what became ready before that did not ring for this sender.
-		if j, ok := ss.pick(from); ok {
+		if j, ok := ss.pick(); ok {
 			ss.bell.leave()
 			return j, true
 		}
@@ -72,22 +72,53 @@ func (ss *schedulers) next(from int) (job, bool) {
 
 // pick starts the delivery whose turn it is, at the first scheduler that has one. A scheduler with a lane that
 // goes before all turns comes first.
-func (ss *schedulers) pick(from int) (job, bool) {
-	for _, all := range []bool{false, true} {
-		for i := range ss.all {
-			q := ss.all[(from+i)%len(ss.all)]
-			if !all && !q.reserved.Load() {
-				continue
-			}
-			if j, more, ok := q.pick(); ok {
-				if more {
-					ss.bell.ring()
-				}
+func (ss *schedulers) pick() (j job, ok bool) {
+	for _, q := range ss.all {
+		if q.reserved.Load() {
+			if j, ok = ss.pickAt(q); ok {
 				return j, true
 			}
 		}
 	}
+	first := ss.first()
+	for i := range ss.all {
+		if j, ok = ss.pickAt(ss.all[(first+i)%len(ss.all)]); ok {
+			return j, true
+		}
+	}
+	ss.turns.Add(^uint64(0)) // nobody had the turn
 	return job{}, false
+}
+
+// first returns the number of the scheduler whose turn it is. Those that have nothing to start have no turns, so that
+// all others have as many.
+func (ss *schedulers) first() int {
+	listed := uint64(0)
+	for _, q := range ss.all {
+		if q.listed.Load() {
+			listed++
+		}
+	}
+	turn := ss.turns.Add(1) % max(listed, 1)
+	for i, q := range ss.all {
+		if !q.listed.Load() {
+			continue
+		}
+		if turn == 0 {
+			return i
+		}
+		turn--
+	}
+	return 0
+}
+
+// pickAt starts the delivery whose turn it is at a scheduler, and wakes another sender if it has more.
+func (ss *schedulers) pickAt(q *sharedScheduler) (job, bool) {
+	j, more, ok := q.pick()
+	if ok && more {
+		ss.bell.ring()
+	}
+	return j, ok
 }
 
 // loop runs the loop of each scheduler until ctx ends.

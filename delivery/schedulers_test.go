@@ -136,36 +136,6 @@ func TestSchedulersWithNothingToDo(t *testing.T) {
 	}
 }
 
-// A lane whose large body has been read goes before the turns of the other schedulers too.
-func TestReservedGoesFirstAtAllSchedulers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const took = 4 * time.Second
-		b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight = 8, 8 })
-		large := "http://" + b.hostOfEach()[0] + "/large"
-		b.subscribe(topicA, large, served)
-		for n := range 400 { // a host of the other schedulers always waits
-			if host := fmt.Sprintf("s%d.example", n); b.d.sched.at(host+":80") != b.d.sched.all[0] {
-				b.subscribe(topicB, "http://"+host+"/cb", served)
-				b.set("http://"+host+"/cb", takes(took))
-			}
-		}
-		b.run()
-		defer b.end()
-		synctest.Wait()
-		for range 5 { // senders do not all come free at the same moment
-			b.publish(t, topicB, []byte("x"))
-			pass(300 * time.Millisecond)
-		}
-		pass(10 * time.Second)
-		b.publish(t, topicA, make([]byte, 1<<20))
-		published := time.Now()
-		pass(time.Minute)
-		if got := b.at(large); len(got) != 1 || got[0].at.Sub(published) > took {
-			t.Errorf("%d began, the first one %v after its publish", len(got), got[0].at.Sub(published))
-		}
-	})
-}
-
 // The answer that ends the suspicion of a host frees the slots of suspects that its other exchanges had. So many deliveries
 // to suspects of other schedulers begin.
 func TestTrustWakesOtherSchedulers(t *testing.T) {
@@ -189,26 +159,24 @@ func TestTrustWakesOtherSchedulers(t *testing.T) {
 		if st := b.d.Stats(); st.Suspects != 2 {
 			t.Fatalf("%+v", st)
 		}
-		var due time.Duration // until a probe
+		due := time.Hour // until the first probe
 		for i, q := range b.d.sched.all[1:] {
 			q.do(func(s *scheduler) {
 				for _, x := range s.hosts.byName {
-					due = time.Duration(x.probe - s.read().mono)
+					due = min(due, time.Duration(x.probe-s.read().mono))
 				}
 			})
 			b.set(h[1+i], hangs)
 		}
 		pass(due - 100*time.Millisecond)
-		for i := range 6 { // three fail, so that the host is suspect, and three take their time
-			url := fmt.Sprintf("http://%s/%d", h[0], i)
-			b.set(url, down)
-			if i >= 3 {
-				took := takes(time.Duration(4+5*(i-3)) * time.Second)
-				b.set(url, func(r *http.Request, body []byte) (*http.Response, error) {
-					_, _ = took(r, body)
-					return status(http.StatusInternalServerError), nil
-				})
-			}
+		for i := range 6 { // three fail as soon as all have begun, so that the host is suspect, and three take their time
+			took := takes([]time.Duration{10 * time.Millisecond, time.Duration(5*i-11) * time.Second}[i/3])
+			b.set(fmt.Sprintf("http://%s/%d", h[0], i), func(r *http.Request, body []byte) (*http.Response, error) {
+				if _, _ = took(r, body); i < 3 {
+					return down(r, body)
+				}
+				return status(http.StatusInternalServerError), nil
+			})
 		}
 		b.publish(t, topicA, []byte("x"))
 		pass(3 * time.Second)
@@ -304,7 +272,7 @@ func TestFreedSlotOfAHostWakes(t *testing.T) {
 	ss.bell.mu.Lock() // the second sender comes as far as to listen
 	got := make(chan *lane, 1)
 	go func() {
-		if j, ok := ss.next(0); ok {
+		if j, ok := ss.next(); ok {
 			got <- j.lane
 		}
 	}()
@@ -359,6 +327,25 @@ func TestStarvedLaneIsSeen(t *testing.T) {
 		both.Wait()
 		if l.state == parked {
 			t.Fatalf("try %d: the lane is parked, and %d more large bodies may be sent", n, ss.limits.free(quick, 2))
+		}
+	}
+}
+
+// A lane whose large body has been read goes before the turns of the other schedulers too.
+func TestReservedGoesFirstAtAllSchedulers(t *testing.T) {
+	ss := bareSchedulers(t, 2, 10)
+	for i, q := range ss.all {
+		for n := range 3 {
+			l := bareLane(q, fmt.Sprintf("h%d:80", i), fmt.Sprint("/", n))
+			q.do(func(s *scheduler) { s.enqueue(l, false) })
+		}
+	}
+	for n := range 4 {
+		i := n % len(ss.all)
+		l := bareLane(ss.all[i], fmt.Sprintf("r%d:80", n), "/")
+		ss.all[i].do(func(s *scheduler) { s.enqueue(l, true) })
+		if j, ok := ss.pick(); !ok || j.lane != l {
+			t.Errorf("at scheduler %d: another lane goes first", i)
 		}
 	}
 }

@@ -45,16 +45,14 @@ var stages = [...]stage{
 	(*sender).commit,  // it is stored and reported, and the lane put back
 }
 
-// run makes the deliveries whose turn it is until there are no more. It first asks the scheduler with the number from,
-// and then each time the one after that whose delivery it made.
-func (s *sender) run(ctx context.Context, from int) {
+// run makes the deliveries whose turn it is until there are no more.
+func (s *sender) run(ctx context.Context) {
 	var d delivery
 	for {
-		j, ok := s.sched.next(from)
+		j, ok := s.sched.next()
 		if !ok {
 			return
 		}
-		from = j.lane.host.scheduler + 1
 		d = delivery{job: j}
 		s.deliver(ctx, &d)
 		s.sched.resume()

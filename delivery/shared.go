@@ -18,8 +18,9 @@ type sharedScheduler struct {
 	mu   sync.Mutex
 	wake chan struct{} // something for loop to do at once
 	s    scheduler
-	// reserved: a lane may go before the turns of all others, here and at the other schedulers.
-	reserved atomic.Bool
+	// listed: something may start if the limits of the hub allow it. Reserved: it goes before the turns of all others,
+	// here and at the other schedulers. They are as of the last unlock.
+	listed, reserved atomic.Bool
 
 	// clocks are read before the lock is acquired, because all senders wait for who has it. While
 	// it is locked, the scheduler's time stands still at now.
@@ -81,8 +82,12 @@ func (q *sharedScheduler) begin(now reading) {
 
 func (q *sharedScheduler) unlock() {
 	q.locked = false
-	if has := q.s.turns.hasReserved(); has != q.reserved.Load() {
-		q.reserved.Store(has)
+	reserved, listed := q.s.turns.listed()
+	if reserved != q.reserved.Load() {
+		q.reserved.Store(reserved)
+	}
+	if listed != q.listed.Load() {
+		q.listed.Store(listed)
 	}
 	q.mu.Unlock()
 }

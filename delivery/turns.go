@@ -288,14 +288,13 @@ func (q *turns) lead() *backlog {
 	return nil
 }
 
-// hasReserved reports whether a backlog goes before all turns.
-func (q *turns) hasReserved() bool {
+// listed reports whether any backlog is listed, and whether one goes before all turns.
+func (q *turns) listed() (reserved, any bool) {
 	for p := range q.reserved {
-		if q.reserved[p].first != nil {
-			return true
-		}
+		reserved = reserved || q.reserved[p].first != nil
+		any = any || q.rotation[p].len() > 0
 	}
-	return false
+	return reserved, any || reserved
 }
 
 // more reports whether lead may return something.
