@@ -54,6 +54,7 @@ type hub struct {
 	secure bool
 	// binary is the rshub that start runs; empty: the one under test.
 	binary string
+	env    []string // more of its environment
 
 	cmd    *exec.Cmd
 	down   bool // killed, asked to end or frozen
@@ -94,8 +95,7 @@ func (h *hub) start() {
 	h.t.Helper()
 	h.down = false
 	h.cmd = exec.CommandContext(context.Background(), cmp.Or(h.binary, binary), h.serve()...)
-	// With six processors it has three schedulers of deliveries.
-	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir(), "GOMAXPROCS=6"}
+	h.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}, h.env...)
 	stderr, err := h.cmd.StderrPipe()
 	if err != nil {
 		h.t.Fatal(err)

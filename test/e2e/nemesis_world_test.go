@@ -95,6 +95,7 @@ func (w *world) prepareHub(args ...string) *hub {
 	w.names++
 	h := newHub(w.t, append([]string{"--public-url", w.public, "--node-id", fmt.Sprint("hub-", w.names-1), "--retry-first=200ms", "--timeout=5s", "--topic-check=off"}, args...)...)
 	h.binary = w.binary
+	h.env = []string{"GOMAXPROCS=6"} // so it has three schedulers of deliveries
 	w.hubs = append(w.hubs, h)
 	return h
 }
