@@ -288,10 +288,14 @@ func (t *trees) differ(was *trees, each func(id uint64, page []byte) error) erro
 			if err != nil {
 				return err
 			}
-			for child := range children(page) {
-				old[child] = true
-				nextOlds = append(nextOlds, child)
+			below, err := children(page)
+			if err != nil {
+				return err
 			}
+			for _, child := range below {
+				old[child] = true
+			}
+			nextOlds = append(nextOlds, below...)
 		}
 		for _, id := range news {
 			if old[id] {
@@ -304,9 +308,11 @@ func (t *trees) differ(was *trees, each func(id uint64, page []byte) error) erro
 			if err := each(id, page); err != nil {
 				return err
 			}
-			for child := range children(page) {
-				nextNews = append(nextNews, child)
+			below, err := children(page)
+			if err != nil {
+				return err
 			}
+			nextNews = append(nextNews, below...)
 		}
 		olds, news = nextOlds, nextNews
 	}
@@ -337,25 +343,28 @@ func (t *trees) page(id uint64) ([]byte, error) {
 	return t.buffer, cutOff(err)
 }
 
-// children yields the pages that a page leads to: those of a branch, and the roots of the buckets in a leaf.
-func children(page []byte) func(yield func(uint64) bool) {
-	return func(yield func(uint64) bool) {
-		kind := native.Uint16(page[8:])
-		if kind != kindBranch && kind != kindLeaf {
-			return
+// children returns the pages that a page leads to: those of a branch, and the roots of the buckets in a leaf.
+func children(page []byte) (ids []uint64, err error) {
+	kind, count := native.Uint16(page[8:]), int(native.Uint16(page[10:]))
+	if headSize+count*elementSize > len(page) {
+		return nil, odd("a page has %d elements", count)
+	}
+	for i := range count {
+		e := page[headSize+i*elementSize:]
+		id := native.Uint64(e[8:])
+		if kind == kindLeaf {
+			if native.Uint32(e) == 0 { // no bucket
+				continue
+			}
+			value := int64(native.Uint32(e[4:])) + int64(native.Uint32(e[8:])) // behind its key
+			if value+headSize > int64(len(e)) {
+				return nil, odd("an element is larger than its page")
+			}
+			id = native.Uint64(e[value:]) // 0: the bucket is in the value
 		}
-		for i := range int(native.Uint16(page[10:])) {
-			e := page[headSize+i*elementSize:]
-			id := native.Uint64(e[8:])
-			if kind == kindLeaf {
-				if native.Uint32(e) == 0 { // no bucket
-					continue
-				}
-				id = native.Uint64(e[native.Uint32(e[4:])+native.Uint32(e[8:]):]) // behind its key; 0: the bucket is in it
-			}
-			if id != 0 && !yield(id) {
-				return
-			}
+		if id != 0 {
+			ids = append(ids, id)
 		}
 	}
+	return ids, nil
 }
