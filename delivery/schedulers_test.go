@@ -234,9 +234,9 @@ func (b *bed) nobodySleeps(t *testing.T) {
 }
 
 // bareSchedulers has two schedulers without their goroutines.
-func bareSchedulers(t *testing.T, inflight, perHost int) *schedulers {
+func bareSchedulers(t *testing.T, perHost int) *schedulers {
 	t.Helper()
-	b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost = 2, inflight, perHost })
+	b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.PerHost = 2, 2, perHost })
 	for _, q := range b.d.sched.all {
 		for i := range q.s.sets {
 			q.s.sets[i] = &laneSet{ctx: t.Context()}
@@ -261,7 +261,7 @@ func bareLane(q *sharedScheduler, host, path string) (l *lane) {
 // A sender frees a slot of a host, and takes something at another scheduler. A second one, which has just been at the first
 // scheduler in vain, begins what the slot is for.
 func TestFreedSlotOfAHostWakes(t *testing.T) {
-	ss := bareSchedulers(t, 2, 1)
+	ss := bareSchedulers(t, 1)
 	defer ss.bell.stop()
 	x, y := ss.all[0], ss.all[1]
 	first, second, other := bareLane(x, "x:80", "/0"), bareLane(x, "x:80", "/1"), bareLane(y, "y:80", "/0")
@@ -298,7 +298,7 @@ func TestFreedSlotOfAHostWakes(t *testing.T) {
 
 // A lane with a large body does not stay parked if the slot that it waits for comes free while another sender looks.
 func TestStarvedLaneIsSeen(t *testing.T) {
-	ss := bareSchedulers(t, 2, 2)
+	ss := bareSchedulers(t, 2)
 	x, y := ss.all[0], ss.all[1]
 	l := bareLane(x, "x:80", "/0")
 	for n := range 20_000 {
@@ -333,7 +333,7 @@ func TestStarvedLaneIsSeen(t *testing.T) {
 
 // A lane whose large body has been read goes before the turns of the other schedulers too.
 func TestReservedGoesFirstAtAllSchedulers(t *testing.T) {
-	ss := bareSchedulers(t, 2, 10)
+	ss := bareSchedulers(t, 10)
 	for i, q := range ss.all {
 		for n := range 3 {
 			l := bareLane(q, fmt.Sprintf("h%d:80", i), fmt.Sprint("/", n))
@@ -352,7 +352,7 @@ func TestReservedGoesFirstAtAllSchedulers(t *testing.T) {
 
 // A lane that cannot start uses up no reservation of those at another scheduler.
 func TestReservationOfALaneThatWaits(t *testing.T) {
-	ss := bareSchedulers(t, 2, 1)
+	ss := bareSchedulers(t, 1)
 	var lanes []*lane
 	for i, q := range ss.all {
 		l := bareLane(q, fmt.Sprintf("h%d:80", i), "/0")

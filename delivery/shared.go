@@ -82,7 +82,7 @@ func (q *sharedScheduler) begin(now reading) {
 
 func (q *sharedScheduler) unlock() {
 	q.locked = false
-	reserved, listed := q.s.turns.listed()
+	listed, reserved := q.s.turns.listed()
 	if reserved != q.reserved.Load() {
 		q.reserved.Store(reserved)
 	}

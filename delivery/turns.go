@@ -289,12 +289,12 @@ func (q *turns) lead() *backlog {
 }
 
 // listed reports whether any backlog is listed, and whether one goes before all turns.
-func (q *turns) listed() (reserved, any bool) {
+func (q *turns) listed() (some, reserved bool) {
 	for p := range q.reserved {
 		reserved = reserved || q.reserved[p].first != nil
-		any = any || q.rotation[p].len() > 0
+		some = some || q.rotation[p].len() > 0
 	}
-	return reserved, any || reserved
+	return some || reserved, reserved
 }
 
 // more reports whether lead may return something.

@@ -106,7 +106,7 @@ func (s *structure) read(size int64) (fresh bool, err error) {
 	}
 	m := last.meta
 	if uint64(size)/uint64(m.pageSize) < m.high { //nolint:gosec // no file has a negative size
-		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize))
+		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize)) //nolint:gosec // checked by readMetas
 	}
 	s.pageSize, s.high, s.seen = m.pageSize, m.high, make([]uint64, m.high/64+1)
 	if err := s.claim(0, 2); err != nil {
