@@ -71,12 +71,14 @@ func shell(ctx context.Context, line string, env []string, in io.Reader, out, er
 	// Signal the processes that the shell has started too, so that none of them is left over when
 	// the next start runs the command again.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return terminate(cmd.Process.Pid) }
 	cmd.WaitDelay = termFor
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what ignored the first signal
-		return -1, context.Cause(ctx)
+		if err != nil {
+			return -1, context.Cause(ctx)
+		}
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -86,6 +88,19 @@ func shell(ctx context.Context, line string, env []string, in io.Reader, out, er
 		return -1, err
 	}
 	return 0, nil
+}
+
+// endsSoon is how long a command may go on before it is asked to end. One that is nearly done need not run again.
+const endsSoon = time.Second
+
+// terminate asks a group of processes to end if it has not ended by itself soon.
+func terminate(group int) error {
+	for began := time.Now(); time.Since(began) < endsSoon; time.Sleep(10 * time.Millisecond) {
+		if errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) {
+			return os.ErrProcessDone
+		}
+	}
+	return syscall.Kill(-group, syscall.SIGTERM)
 }
 
 // hand returns what runs the command for each file of a copy that was copied or deleted.
@@ -110,10 +125,10 @@ func (x command) untilDone(ctx context.Context, log *slog.Logger, c *subscriber.
 	for wait := first; ; wait = min(2*wait, most) {
 		code, err := x.run(ctx, c)
 		switch {
-		case ctx.Err() != nil:
-			return false
 		case err == nil && code == 0:
 			return true
+		case ctx.Err() != nil:
+			return false
 		case err == nil && code == exitNever:
 			log.Warn("the command gave up a change", "event", "exec_gave_up", "url", c.Loc)
 			return true
