@@ -25,7 +25,7 @@ const (
 // the full rate, while a host with 1 % of all callbacks is dead and hosts with 4 % of them take 5 s to
 // answer, as a ratio to that while these are healthy too.
 func BenchmarkBesideSickHosts(b *testing.B) {
-	hub := startHub(b, "--retry-max=1s") // so that the dead host is tried often, and has caught up soon after
+	hub := startHub(b, "--retry-first=1s", "--retry-max=1s") // so that the dead host is tried often, and has caught up soon after
 	receivers, sick := startReceivers(b), newSickHosts(b)
 	src := &source{topic: hub.HubURL() + "topic", hub: hub.HubURL(), until: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	src.publish(b)
