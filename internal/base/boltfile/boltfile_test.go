@@ -114,8 +114,6 @@ func made(t *testing.T, rng *rand.Rand, closed bool) ([]byte, map[string][]byte)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-	} else {
-		awaitSettled(t, path)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -128,8 +126,6 @@ func made(t *testing.T, rng *rand.Rand, closed bool) ([]byte, map[string][]byte)
 // stored, or said to be damaged. No record disappears.
 func TestFlippedBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	o := options()
-	o.noSync = true
 	refused, damaged := 0, 0
 	for _, closed := range []bool{true, false} {
 		whole, want := made(t, rng, closed)
@@ -144,7 +140,7 @@ func TestFlippedBytes(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			d, err := Open(path, o)
+			d, err := Open(path, options())
 			if err != nil {
 				refused++
 				if !errors.As(err, new(*DamagedError)) && !errors.Is(err, ErrOlder) {

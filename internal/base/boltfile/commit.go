@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -142,34 +141,13 @@ func (o *Op) answer(err error) {
 func (d *DB) write() {
 	defer close(d.stopped)
 	debug.SetPanicOnFault(true)
-	var idle <-chan time.Time
 	for {
 		select {
 		case <-d.stop:
 			return
-		case <-idle:
-			idle = nil
-			d.settle()
 		case o := <-d.ops:
 			d.group(d.admit(d.gather(o)))
-			idle = time.After(settleAfter)
 		}
-	}
-}
-
-// settleAfter is how long no operation comes before the last transaction is settled.
-const settleAfter = time.Second
-
-// settle settles the last transaction.
-func (d *DB) settle() {
-	d.mu.RLock()
-	db := d.db // only the writer changes it
-	d.mu.RUnlock()
-	if db == nil {
-		return
-	}
-	if err := db.settle(); err != nil {
-		_ = d.recoverFrom(err, nil, 0) // what comes next says it
 	}
 }
 
@@ -243,7 +221,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := db.db.Begin(true)
+	tx, err := db.Begin(true)
 	if err != nil {
 		return nil, d.recoverFrom(err, nil, 0)
 	}
@@ -258,7 +236,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	}
 	if t.writes == 0 {
 		err = tx.Rollback()
-	} else if err := d.tryCommit(db, t); err != nil {
+	} else if err := d.tryCommit(t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
 	d.mu.Lock()
@@ -287,7 +265,7 @@ func (o *Op) try(t *Tx) (err error) {
 }
 
 // tryCommit commits. A panic of bbolt means that the file is damaged.
-func (d *DB) tryCommit(db *bolt, t *Tx) (err error) {
+func (d *DB) tryCommit(t *Tx) (err error) {
 	t.inside = true
 	defer func() {
 		if err != nil {
@@ -296,11 +274,14 @@ func (d *DB) tryCommit(db *bolt, t *Tx) (err error) {
 		}
 	}()
 	defer t.recovered(&err)
-	return d.commit.call(func() error { return db.commit(t.tx) })
+	if commit := d.commit.Load(); commit != nil {
+		return (*commit)(t.tx.Commit)
+	}
+	return t.tx.Commit()
 }
 
 // writable returns the database to write to, opened again where it was lost.
-func (d *DB) writable() (*bolt, error) {
+func (d *DB) writable() (*bbolt.DB, error) {
 	d.mu.RLock()
 	db, fault := d.db, d.fault // only the writer changes them before it has ended
 	d.mu.RUnlock()
@@ -317,15 +298,15 @@ func (d *DB) writable() (*bolt, error) {
 // adopt replaces the database by one that was opened again. With hard, it makes the last transaction
 // of that durable before: its own sync may have failed, but the sync of a later transaction includes
 // it.
-func (d *DB) adopt(db *bolt, hard bool) (err error) {
+func (d *DB) adopt(db *bbolt.DB, hard bool) (err error) {
 	if hard {
-		err = db.update(func(*bbolt.Tx) error { return nil })
+		err = db.Update(func(*bbolt.Tx) error { return nil })
 	}
 	if err == nil {
 		err = d.reload(db)
 	}
 	if err != nil {
-		_ = db.close() // the first error says more
+		_ = db.Close() // the first error says more
 		return err
 	}
 	d.mu.Lock()
@@ -355,13 +336,13 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	if tx != nil && tx.DB() != nil { // bbolt gave up within it, and waits for itself
 		return &UnsureError{d.path, cause}
 	}
-	_ = old.close() // the cause says more
+	_ = old.Close() // the cause says more
 	db, openErr := d.open(0)
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
 	happened := false
-	_ = db.db.View(func(tx *bbolt.Tx) error {
+	_ = db.View(func(tx *bbolt.Tx) error {
 		happened = id > 0 && tx.ID() >= id
 		return nil
 	})
@@ -370,7 +351,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	}
 	unsure := &UnsureError{d.path, cause}
 	if fault != nil {
-		_ = db.close() // nothing is read any more either
+		_ = db.Close() // nothing is read any more either
 	} else if d.adopt(db, true) == nil { // if it fails, writable tries again
 		d.mu.Lock()
 		d.trouble = unsure

@@ -12,8 +12,7 @@
 //   - A page that becomes unreadable while the file is open fails the transaction that
 //     needs it, and ends no process.
 //   - Writers share transactions (group commit): what waits while one transaction is
-//     synced goes into the next, and each is answered after the sync. That is one for a
-//     transaction, where bbolt alone needs two (proof.go).
+//     synced goes into the next, and each is answered after the sync.
 //   - After a commit that failed, the file is opened again, so that nothing of the
 //     failed transaction stays in memory.
 //

@@ -44,8 +44,6 @@ type Options struct {
 	// taken back: what the caller remembers of the file may be wrong. It has the file
 	// for itself, and must not call the DB. Nil: nothing is remembered.
 	Reload func(*Tx) error
-
-	noSync bool // of a test
 }
 
 func (o *Options) oldest() uint64 { return cmp.Or(o.Oldest, o.Format) }
@@ -109,11 +107,11 @@ type DB struct {
 	// mu guards what follows: held for reading by each View, and for writing while the
 	// file is closed or opened again.
 	mu      sync.RWMutex
-	db      *bolt // nil: closed, or not opened again after a failed commit
-	fault   error // why nothing is written until the next start
-	trouble error // why the last write failed; nil: it did not
+	db      *bbolt.DB // nil: closed, or not opened again after a failed commit
+	fault   error     // why nothing is written until the next start
+	trouble error     // why the last write failed; nil: it did not
 
-	commit, sync hook // of a test
+	commit atomic.Pointer[func(commit func() error) error] // of a test; nil: none
 
 	ops       chan *Op
 	stop      chan struct{} // closed by Close
@@ -122,32 +120,13 @@ type DB struct {
 	closeErr  error
 }
 
-// hook is a function that a test has called in place of another one; nil: none.
-type hook struct {
-	atomic.Pointer[func(do func() error) error]
-}
-
-func (h *hook) set(with func(do func() error) error) {
-	if h.Store(&with); with == nil {
-		h.Store(nil)
-	}
-}
-
-func (h *hook) call(do func() error) error {
-	if with := h.Load(); with != nil {
-		return (*with)(do)
-	}
-	return do()
-}
-
 // Open opens a file, and makes it if there is none. Its folder has to be there.
 func Open(path string, o Options) (*DB, error) {
 	if o.Closed == nil {
 		o.Closed = errClosed
 	}
 	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
-	d.skipSyncs()
-	fresh, _, err := inspect(path, o, true, o.Whole, func(bucket, key []byte) error {
+	fresh, _, err := inspect(path, o, o.Whole, func(bucket, key []byte) error {
 		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
 	}, nil)
 	if err != nil {
@@ -163,45 +142,23 @@ func Open(path string, o Options) (*DB, error) {
 		err = d.reload(d.db)
 	}
 	if err != nil {
-		_ = d.db.close() // the first error says more
+		_ = d.db.Close() // the first error says more
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	go d.write()
 	return d, nil
 }
 
-// mendOrSay takes a transaction back that a crash cut off, or returns an error that says that there is one.
-func (d *DB) mendOrSay(f *os.File, mend bool) error {
-	cut, err := findCutOff(f)
-	switch {
-	case errors.Is(err, errOdd): // the structure says what is odd
-		return nil
-	case err == nil && cut != nil && mend:
-		err = cut.takeBack(f, &d.sync)
-	case err == nil && cut != nil:
-		return fmt.Errorf("%s: a crash cut off the last write, of which nothing was acknowledged; start the program that writes to it once, which takes the write back, and check again", d.path)
-	}
-	return d.openError(err)
-}
-
-func (d *DB) skipSyncs() {
-	if d.o.noSync {
-		d.InterceptSync(func(func() error) error { return nil })
-	}
-}
-
-// inspect reads the structure of a file, and with values all of it. With mend, it takes a
-// transaction back that a crash cut off. Bad returns the
+// inspect reads the structure of a file, and with values all of it. Bad returns the
 // error for a damaged value; nil: go on. View, which may be nil, is called with what is
 // there. Fresh: there is no file, or nothing in it.
-func inspect(path string, o Options, mend, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
+func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return true, 0, nil
 	}
 	var f *os.File
 	d := &DB{path: path, o: o}
-	d.skipSyncs()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
 	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
@@ -209,9 +166,6 @@ func inspect(path string, o Options, mend, values bool, bad func(bucket, key []b
 	db, err := bbolt.Open(path, 0, &bbolt.Options{
 		ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			if mend {
-				flag |= os.O_RDWR
-			}
 			f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
 			return f, err
 		},
@@ -220,9 +174,6 @@ func inspect(path string, o Options, mend, values bool, bad func(bucket, key []b
 		return false, 0, d.openError(err)
 	}
 	defer func() { _ = db.Close() }() // as above
-	if err := d.mendOrSay(f, mend); err != nil {
-		return false, 0, err
-	}
 	if info, err = f.Stat(); err != nil {
 		return false, 0, d.openError(err)
 	}
@@ -247,7 +198,7 @@ func inspect(path string, o Options, mend, values bool, bad func(bucket, key []b
 		return false, s.records, d.damaged(err)
 	}
 	if view != nil && !fresh {
-		err = d.viewOf(&bolt{db: db}, view)
+		err = d.viewOf(db, view)
 	}
 	return fresh, s.records, err
 }
@@ -259,7 +210,7 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 	if _, err := os.Stat(path); err != nil {
 		return 0, err
 	}
-	_, records, err = inspect(path, o, false, true, func(bucket, key []byte) error {
+	_, records, err = inspect(path, o, true, func(bucket, key []byte) error {
 		bad(bucket, key)
 		return nil
 	}, view)
@@ -268,26 +219,18 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 
 // open opens and locks the file, whose structure is good. Create is os.O_CREATE, or 0
 // where the file has to be there.
-func (d *DB) open(create int) (db *bolt, err error) {
+func (d *DB) open(create int) (db *bbolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer (&Tx{d: d, inside: true}).recovered(&err)
-	db = &bolt{hook: &d.sync}
-	db.db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
+	db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
 		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 		// Otherwise each commit writes the list of all free pages, which is long after
 		// much was deleted. Close writes it once.
 		NoFreelistSync: true,
-		NoSync:         true, // bolt.commit does that
-		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-			db.file, err = os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
-			return db.file, err
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
 		},
 	})
-	if err == nil {
-		if err = db.begin(); err != nil {
-			_ = db.close() // the first error says more
-		}
-	}
 	return db, d.openError(err)
 }
 
@@ -308,7 +251,7 @@ func (d *DB) damaged(why error) *DamagedError { return &DamagedError{d.path, why
 
 // create makes the buckets of a new file.
 func (d *DB) create() error {
-	return d.db.update(func(tx *bbolt.Tx) error {
+	return d.db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range append([][]byte{aboutBucket}, d.o.Buckets...) {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -320,7 +263,7 @@ func (d *DB) create() error {
 }
 
 // reload has the caller read what it remembers of the file.
-func (d *DB) reload(db *bolt) error {
+func (d *DB) reload(db *bbolt.DB) error {
 	if d.o.Reload == nil {
 		return nil
 	}
@@ -359,11 +302,11 @@ func (d *DB) view(fn func(*Tx) error) error {
 	return d.viewOf(d.db, fn)
 }
 
-func (d *DB) viewOf(db *bolt, fn func(*Tx) error) (err error) {
+func (d *DB) viewOf(db *bbolt.DB, fn func(*Tx) error) (err error) {
 	t := &Tx{d: d, inside: true}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.recovered(&err)
-	return db.db.View(func(tx *bbolt.Tx) error {
+	return db.View(func(tx *bbolt.Tx) error {
 		t.tx, t.inside = tx, false
 		err := fn(t)
 		t.inside = true
@@ -444,7 +387,7 @@ func (d *DB) Close() error {
 		if d.fault == nil {
 			d.tidy()
 		}
-		d.closeErr = d.db.close()
+		d.closeErr = d.db.Close()
 		d.db = nil
 	})
 	return d.closeErr
@@ -454,13 +397,11 @@ func (d *DB) Close() error {
 // and cuts what is not used off the end of the file, so that it will be noticed if
 // anything else is. Where it fails, the file is as good as after a crash.
 func (d *DB) tidy() {
-	d.db.db.NoFreelistSync = false
-	if d.db.update(func(*bbolt.Tx) error { return nil }) != nil {
+	d.db.NoFreelistSync = false
+	if d.db.Update(func(*bbolt.Tx) error { return nil }) != nil {
 		return
 	}
-	if d.db.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) }) == nil {
-		_ = d.db.settle()
-	}
+	_ = d.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.
@@ -512,13 +453,13 @@ func (d *DB) Wipe() error {
 func (d *DB) Bolt() *bbolt.DB {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.db.db
+	return d.db
 }
 
 // Intercept has a function called in place of each commit, until it is nil. It is for
 // tests.
-func (d *DB) Intercept(with func(commit func() error) error) { d.commit.set(with) }
-
-// InterceptSync has a function called in place of each sync, until it is nil. It is for
-// tests.
-func (d *DB) InterceptSync(with func(sync func() error) error) { d.sync.set(with) }
+func (d *DB) Intercept(commit func(commit func() error) error) {
+	if d.commit.Store(&commit); commit == nil {
+		d.commit.Store(nil)
+	}
+}

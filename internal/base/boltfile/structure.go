@@ -100,13 +100,22 @@ func cutOff(err error) error {
 // cut off would have changed one sector, and disks write whole sectors. With the older meta page, the
 // last transaction would be lost without an error.
 func (s *structure) read(size int64) (fresh bool, err error) {
-	last, _, err := readMetas(s.f)
+	m, err := readMeta(s.f, 0)
 	if err != nil {
 		return false, err
 	}
-	m := last.meta
+	if m.pageSize < 1<<10 || m.pageSize > maxPageSize {
+		return false, odd("a page has %d bytes", m.pageSize)
+	}
+	other, err := readMeta(s.f, int64(m.pageSize))
+	if err != nil {
+		return false, err
+	}
+	if other.txid > m.txid {
+		m = other
+	}
 	if uint64(size)/uint64(m.pageSize) < m.high { //nolint:gosec // no file has a negative size
-		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize)) //nolint:gosec // checked by readMetas
+		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize))
 	}
 	s.pageSize, s.high, s.seen = m.pageSize, m.high, make([]uint64, m.high/64+1)
 	if err := s.claim(0, 2); err != nil {
