@@ -170,12 +170,13 @@ func TestTrustWakesOtherSchedulers(t *testing.T) {
 		}
 		pass(due - 100*time.Millisecond)
 		for i := range 6 { // three fail as soon as all have begun, so that the host is suspect, and three take their time
-			took := takes([]time.Duration{10 * time.Millisecond, time.Duration(5*i-11) * time.Second}[i/3])
+			took, answer := takes(10*time.Millisecond), down
+			if i >= 3 {
+				took, answer = takes(time.Duration(5*i-11)*time.Second), answers(http.StatusInternalServerError) // after 4, 9 and 14 s
+			}
 			b.set(fmt.Sprintf("http://%s/%d", h[0], i), func(r *http.Request, body []byte) (*http.Response, error) {
-				if _, _ = took(r, body); i < 3 {
-					return down(r, body)
-				}
-				return status(http.StatusInternalServerError), nil
+				_, _ = took(r, body)
+				return answer(r, body)
 			})
 		}
 		b.publish(t, topicA, []byte("x"))
@@ -258,42 +259,61 @@ func bareLane(q *sharedScheduler, host, path string) (l *lane) {
 	return l
 }
 
-// A sender frees a slot of a host, and takes something at another scheduler. A second one, which has just been at the first
-// scheduler in vain, begins what the slot is for.
-func TestFreedSlotOfAHostWakes(t *testing.T) {
+// Lanes that are gone take no slot of the hub, which another scheduler would miss meanwhile.
+func TestGoneLanesTakeNoSlot(t *testing.T) {
 	ss := bareSchedulers(t, 1)
-	defer ss.bell.stop()
-	x, y := ss.all[0], ss.all[1]
-	first, second, other := bareLane(x, "x:80", "/0"), bareLane(x, "x:80", "/1"), bareLane(y, "y:80", "/0")
-	x.do(func(s *scheduler) { s.enqueue(first, false) })
-	begun, _, _ := x.pick() // by the first sender; it has the one slot of the host
-	x.do(func(s *scheduler) { s.enqueue(second, false) })
-
-	ss.bell.mu.Lock() // the second sender comes as far as to listen
-	got := make(chan *lane, 1)
+	x := ss.all[0]
+	gone := bareLane(x, "x:80", "/0")
+	x.do(func(s *scheduler) {
+		gone.host.health = unproven
+		s.relist(gone.host)
+		s.enqueue(gone, false)
+		s.remove(gone)
+	})
+	ss.limits.taking.Lock() // whoever takes a slot waits
+	defer ss.limits.taking.Unlock()
+	picked := make(chan bool)
 	go func() {
-		if j, ok := ss.next(); ok {
-			got <- j.lane
-		}
+		_, _, ok := x.pick()
+		picked <- ok
 	}()
-	time.Sleep(50 * time.Millisecond)
-	y.do(func(s *scheduler) { s.enqueue(other, false) }) // nobody listens
-	y.lock()                                             // it looks once more at x, and comes as far as y
-	ss.bell.mu.Unlock()
-	time.Sleep(50 * time.Millisecond)
-	x.do(func(s *scheduler) { begun.lane.state = idle; s.release(begun) })
-	if j, ok := y.s.pick(); !ok || j.lane != other { // the first sender
-		t.Fatal("there is nothing at the other scheduler")
-	}
-	y.unlock()
 	select {
-	case l := <-got:
-		if l != second {
-			t.Errorf("it began a delivery to %s", l.host.name)
+	case ok := <-picked:
+		if ok {
+			t.Error("a lane that is gone was started")
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("the second sender sleeps")
+		t.Fatal("a slot was taken for a lane that is gone")
 	}
+}
+
+// A sender frees a slot of a host, and takes something at another scheduler. A second one, which has just been at the first
+// scheduler in vain and is about to sleep, is woken for what the slot is for.
+func TestFreedSlotOfAHostWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := bareSchedulers(t, 1)
+		x, y := ss.all[0], ss.all[1]
+		first, second, other := bareLane(x, "x:80", "/0"), bareLane(x, "x:80", "/1"), bareLane(y, "y:80", "/0")
+		begin := func(q *sharedScheduler, want *lane) (j job) {
+			t.Helper()
+			if j, _, _ = q.pick(); j.lane != want {
+				t.Fatalf("a sender has %+v", j.lane)
+			}
+			return j
+		}
+		x.do(func(s *scheduler) { s.enqueue(first, false) })
+		j := begin(x, first) // the first sender has the one slot of the host
+		x.do(func(s *scheduler) { s.enqueue(second, false) })
+		y.do(func(s *scheduler) { s.enqueue(other, false) })
+
+		heard := ss.bell.listen() // the second sender looks once more before it sleeps (schedulers.next)
+		begin(x, nil)
+		x.do(func(s *scheduler) { j.lane.state = idle; s.release(j) })
+		begin(y, other)
+		begin(y, nil)
+		ss.bell.wait(heard) // else everything in this bubble sleeps
+		begin(x, second)
+	})
 }
 
 // A lane with a large body does not stay parked if the slot that it waits for comes free while another sender looks.

@@ -63,8 +63,8 @@ func (x command) run(ctx context.Context, c *subscriber.Change) (code int, err e
 	return shell(ctx, x.line, env, &input, x.out, x.errOut)
 }
 
-// shell runs a line by the shell, and ends it with all that it started when ctx ends. It returns the
-// exit code.
+// shell runs a line by the shell, and ends it with all that it started if it goes on for longer than endsSoon after the
+// end of ctx. It returns the exit code.
 func shell(ctx context.Context, line string, env []string, in io.Reader, out, errOut io.Writer) (code int, err error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line) //nolint:gosec // it is the user's own
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = in, out, errOut, env
