@@ -72,7 +72,7 @@ var table = map[string]room{
 	"store/seal":              {layer: "0"},
 	// Files that are replaced whole or not at all, and durable databases in one file.
 	"internal/base/atomicfile": {layer: "0"},
-	"internal/base/boltfile":   {layer: "0", third: "bbolt"},
+	"internal/base/boltfile":   {layer: "0b", may: "internal/base/atomicfile", third: "bbolt"},
 	// Where the files of a copy come from, for a Source over it.
 	"internal/base/originlog": {layer: "0b", may: "internal/base/atomicfile"},
 	// Sizes, shares and times as people write them.

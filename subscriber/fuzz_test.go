@@ -48,7 +48,7 @@ func FuzzCallback(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = s.Close() })
-	s.inbox.db.Bolt().NoSync = true
+	s.inbox.db.InterceptSync(func(string, func() error) error { return nil })
 	f.Add("TOKEN", "hub.mode=subscribe&hub.topic=https%3A%2F%2Fsource.example%2Ftopic&hub.challenge=abc&hub.lease_seconds=10")
 	f.Add("TOKEN", "hub.mode=denied&hub.topic=https://source.example/topic&hub.reason=%ff%0a")
 	f.Add("TOKEN", "hub.mode=subscribe&hub.topic=x&hub.topic=https://source.example/topic&hub.challenge=abc")

@@ -57,8 +57,11 @@ var (
 
 const (
 	databaseName = "store.db"
-	pidName      = "store.pid"
-	bodiesName   = "bodies"
+	// maxLog is how long the write-ahead log may become, in bytes. A publish takes some 37 KB of it, and one in
+	// 800 waits until the file is synced.
+	maxLog     = 32 << 20
+	pidName    = "store.pid"
+	bodiesName = "bodies"
 )
 
 // Store is a journal and a store of subscriptions in one folder. It may be
@@ -153,7 +156,7 @@ func Open(dir string, o Options) (*Store, error) {
 // fileOptions are those of the database.
 func fileOptions() boltfile.Options {
 	return boltfile.Options{
-		Buckets: buckets, Format: schema, Oldest: previous, Closed: ErrClosed, PassDamage: true,
+		Buckets: buckets, Format: schema, Oldest: previous, Closed: ErrClosed, PassDamage: true, MaxLog: maxLog,
 		Advice: "put a backup of the folder in its place, or move it away to begin with an empty one",
 	}
 }

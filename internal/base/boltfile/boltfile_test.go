@@ -91,12 +91,12 @@ func compare(t *testing.T, d *DB, want map[string][]byte) (damaged int) {
 	return damaged
 }
 
-// made returns the bytes of a file with records, after Close or as a crash leaves it.
-func made(t *testing.T, rng *rand.Rand, closed bool) ([]byte, map[string][]byte) {
+// made returns the bytes of a file with records, after Close or as a killed process leaves it. Then log is that of its log.
+func made(t *testing.T, rng *rand.Rand, closed bool) (b, log []byte, all map[string][]byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made.db")
 	d := open(t, path, options())
-	all := records(rng, 600)
+	all = records(rng, 600)
 	write(t, d, all)
 	for range 20 { // so that pages are free, or hold what was there before
 		more := records(rng, 10)
@@ -119,7 +119,11 @@ func made(t *testing.T, rng *rand.Rand, closed bool) ([]byte, map[string][]byte)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, all
+	log, err = os.ReadFile(path + walSuffix)
+	if closed != errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the log: %v", err)
+	}
+	return b, log, all
 }
 
 // Whatever byte of a file is damaged: it is refused, or what is read is what was
@@ -128,16 +132,20 @@ func TestFlippedBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	refused, damaged := 0, 0
 	for _, closed := range []bool{true, false} {
-		whole, want := made(t, rng, closed)
+		whole, log, want := made(t, rng, closed)
 		for n := range *flips {
-			b, at, by := bytes.Clone(whole), rng.IntN(len(whole)), byte(1+rng.IntN(255))
+			b, at, by := append(bytes.Clone(whole), log...), rng.IntN(len(whole)+len(log)), byte(1+rng.IntN(255))
 			if inner := innerPages(b); closed && n%2 == 0 { // in which there is more to break
 				page := inner[rng.IntN(len(inner))]
 				at = page + rng.IntN(min(4096, headSize+40*int(native.Uint16(b[page+10:]))))
 			}
 			b[at] ^= by
 			path := filepath.Join(t.TempDir(), "damaged.db")
-			if err := os.WriteFile(path, b, 0o600); err != nil {
+			err := os.WriteFile(path, b[:len(whole)], 0o600)
+			if err == nil && !closed {
+				err = os.WriteFile(path+walSuffix, b[len(whole):], 0o600)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			d, err := Open(path, options())
@@ -176,7 +184,7 @@ func innerPages(b []byte) (at []int) {
 
 // A file that is cut off anywhere is refused, with what to do.
 func TestCutOff(t *testing.T) {
-	whole, _ := made(t, rand.New(rand.NewPCG(3, 4)), true)
+	whole, _, _ := made(t, rand.New(rand.NewPCG(3, 4)), true)
 	for _, size := range []int{1, 100, 4095, 4096, 5000, 8192, 12288, len(whole) / 8, len(whole) / 2, len(whole) - 4096, len(whole) - 1} {
 		path := filepath.Join(t.TempDir(), "cut.db")
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {

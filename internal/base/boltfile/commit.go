@@ -221,7 +221,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := db.Begin(true)
+	tx, err := db.db.Begin(true)
 	if err != nil {
 		return nil, d.recoverFrom(err, nil, 0)
 	}
@@ -236,7 +236,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	}
 	if t.writes == 0 {
 		err = tx.Rollback()
-	} else if err := d.tryCommit(t); err != nil {
+	} else if err := d.tryCommit(db, t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
 	d.mu.Lock()
@@ -265,7 +265,7 @@ func (o *Op) try(t *Tx) (err error) {
 }
 
 // tryCommit commits. A panic of bbolt means that the file is damaged.
-func (d *DB) tryCommit(t *Tx) (err error) {
+func (d *DB) tryCommit(db *bolt, t *Tx) (err error) {
 	t.inside = true
 	defer func() {
 		if err != nil {
@@ -274,39 +274,40 @@ func (d *DB) tryCommit(t *Tx) (err error) {
 		}
 	}()
 	defer t.recovered(&err)
-	if commit := d.commit.Load(); commit != nil {
-		return (*commit)(t.tx.Commit)
+	commit := func() error { return db.Commit(t.tx) }
+	if with := d.commit.Load(); with != nil {
+		return (*with)(commit)
 	}
-	return t.tx.Commit()
+	return commit()
 }
 
 // writable returns the database to write to, opened again where it was lost.
-func (d *DB) writable() (*bbolt.DB, error) {
+func (d *DB) writable() (*bolt, error) {
 	d.mu.RLock()
 	db, fault := d.db, d.fault // only the writer changes them before it has ended
 	d.mu.RUnlock()
 	if fault != nil || db != nil {
 		return db, fault
 	}
-	db, err := d.open(0)
+	db, err := d.openAgain()
 	if err != nil {
 		return nil, err
 	}
-	return db, d.adopt(db, true)
+	return db, d.adopt(db)
 }
 
-// adopt replaces the database by one that was opened again. With hard, it makes the last transaction
-// of that durable before: its own sync may have failed, but the sync of a later transaction includes
-// it.
-func (d *DB) adopt(db *bbolt.DB, hard bool) (err error) {
-	if hard {
-		err = db.Update(func(*bbolt.Tx) error { return nil })
+// openAgain opens the file after a failed write, with what its log has.
+func (d *DB) openAgain() (*bolt, error) {
+	if err := d.replay(); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = d.reload(db)
-	}
-	if err != nil {
-		_ = db.Close() // the first error says more
+	return d.open(0)
+}
+
+// adopt replaces the database by one that was opened again.
+func (d *DB) adopt(db *bolt) error {
+	if err := d.reload(db); err != nil {
+		_ = db.close() // the first error says more
 		return err
 	}
 	d.mu.Lock()
@@ -336,23 +337,23 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	if tx != nil && tx.DB() != nil { // bbolt gave up within it, and waits for itself
 		return &UnsureError{d.path, cause}
 	}
-	_ = old.Close() // the cause says more
-	db, openErr := d.open(0)
+	_ = old.close() // the cause says more
+	db, openErr := d.openAgain()
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
 	happened := false
-	_ = db.View(func(tx *bbolt.Tx) error {
+	_ = db.db.View(func(tx *bbolt.Tx) error {
 		happened = id > 0 && tx.ID() >= id
 		return nil
 	})
 	if !happened {
-		return errors.Join(err, d.adopt(db, false))
+		return errors.Join(err, d.adopt(db))
 	}
 	unsure := &UnsureError{d.path, cause}
 	if fault != nil {
-		_ = db.Close() // nothing is read any more either
-	} else if d.adopt(db, true) == nil { // if it fails, writable tries again
+		_ = db.close() // nothing is read any more either
+	} else if d.adopt(db) == nil { // if it fails, writable tries again
 		d.mu.Lock()
 		d.trouble = unsure
 		d.mu.Unlock()

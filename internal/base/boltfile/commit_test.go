@@ -359,14 +359,18 @@ func TestWipeAndCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, d, map[string][]byte{"small/more": []byte("v")}) // frees the pages
-	if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, secret[:100]) {
-		t.Fatalf("the secret is gone before: %v", err)
+	for _, name := range []string{path, path + walSuffix} {
+		if b, err := os.ReadFile(name); err != nil || !bytes.Contains(b, secret[:100]) {
+			t.Fatalf("the secret is gone from %s before: %v", name, err)
+		}
 	}
 	if err := d.Wipe(); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, secret[:100]) {
-		t.Errorf("the secret is still there: %v", err)
+	for _, name := range []string{path, path + walSuffix} {
+		if b, err := os.ReadFile(name); err != nil || bytes.Contains(b, secret[:100]) {
+			t.Errorf("the secret is still in %s: %v", name, err)
+		}
 	}
 	var to bytes.Buffer
 	if err := d.CopyTo(&to); err != nil {

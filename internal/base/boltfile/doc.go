@@ -13,6 +13,8 @@
 //     needs it, and ends no process.
 //   - Writers share transactions (group commit): what waits while one transaction is
 //     synced goes into the next, and each is answered after the sync.
+//   - A transaction is durable after one write and one sync of a write-ahead log beside
+//     the file. Open writes what the log has to a file that was not closed.
 //   - After a commit that failed, the file is opened again, so that nothing of the
 //     failed transaction stays in memory.
 //

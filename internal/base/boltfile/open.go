@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,9 +43,17 @@ type Options struct {
 	// taken back: what the caller remembers of the file may be wrong. It has the file
 	// for itself, and must not call the DB. Nil: nothing is remembered.
 	Reload func(*Tx) error
+	// MaxLog is how long the write-ahead log may become before the file is synced, which the write of
+	// that moment waits for. In bytes; 0: DefaultMaxLog.
+	MaxLog int64
+
+	syncs func(path string, sync func() error) error // of a test, as with DB.InterceptSync
 }
 
 func (o *Options) oldest() uint64 { return cmp.Or(o.Oldest, o.Format) }
+
+// DefaultMaxLog is that of Options.MaxLog, in bytes.
+const DefaultMaxLog = 4 << 20
 
 // Errors of Open.
 var (
@@ -107,11 +114,13 @@ type DB struct {
 	// mu guards what follows: held for reading by each View, and for writing while the
 	// file is closed or opened again.
 	mu      sync.RWMutex
-	db      *bbolt.DB // nil: closed, or not opened again after a failed commit
-	fault   error     // why nothing is written until the next start
-	trouble error     // why the last write failed; nil: it did not
+	db      *bolt // nil: closed, or not opened again after a failed commit
+	fault   error // why nothing is written until the next start
+	trouble error // why the last write failed; nil: it did not
 
-	commit atomic.Pointer[func(commit func() error) error] // of a test; nil: none
+	// Of a test.
+	commit hook[func(commit func() error) error]
+	syncs  hook[func(path string, sync func() error) error]
 
 	ops       chan *Op
 	stop      chan struct{} // closed by Close
@@ -126,7 +135,10 @@ func Open(path string, o Options) (*DB, error) {
 		o.Closed = errClosed
 	}
 	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
-	fresh, _, err := inspect(path, o, o.Whole, func(bucket, key []byte) error {
+	if o.syncs != nil {
+		d.InterceptSync(o.syncs)
+	}
+	fresh, _, err := d.inspect(o.Whole, func(bucket, key []byte) error {
 		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
 	}, nil)
 	if err != nil {
@@ -142,23 +154,61 @@ func Open(path string, o Options) (*DB, error) {
 		err = d.reload(d.db)
 	}
 	if err != nil {
-		_ = d.db.Close() // the first error says more
+		_ = d.db.close() // the first error says more
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	go d.write()
 	return d, nil
 }
 
-// inspect reads the structure of a file, and with values all of it. Bad returns the
+// sync calls a function that syncs a file or a folder.
+func (d *DB) sync(path string, sync func() error) error {
+	if with := d.syncs.Load(); with != nil {
+		return (*with)(path, sync)
+	}
+	return sync()
+}
+
+// replay makes the file whole if it was not closed. It waits for its lock.
+func (d *DB) replay() error {
+	if needed, err := needsReplay(d.path); err != nil || !needed {
+		return d.openError(err)
+	}
+	f, err := os.OpenFile(d.path, os.O_RDWR, 0)
+	if err != nil {
+		return d.openError(err)
+	}
+	defer func() { _ = f.Close() }() // it is synced
+	for end := time.Now().Add(d.o.Wait); ; time.Sleep(lockRetry) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return d.openError(replay(f, d.path, d.sync))
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return d.openError(err)
+		}
+		if !time.Now().Before(end) {
+			return d.openError(berrors.ErrTimeout)
+		}
+	}
+}
+
+// lockRetry is how long replay waits before it asks for the lock of a file again.
+const lockRetry = 50 * time.Millisecond
+
+// inspect reads the structure of the file, and with values all of it. Bad returns the
 // error for a damaged value; nil: go on. View, which may be nil, is called with what is
 // there. Fresh: there is no file, or nothing in it.
-func inspect(path string, o Options, values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
+func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(*Tx) error) (fresh bool, records int, err error) {
+	path, o := d.path, d.o
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return true, 0, nil
 	}
+	if err := d.replay(); err != nil {
+		return false, 0, err
+	}
 	var f *os.File
-	d := &DB{path: path, o: o}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
 	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
@@ -198,31 +248,32 @@ func inspect(path string, o Options, values bool, bad func(bucket, key []byte) e
 		return false, s.records, d.damaged(err)
 	}
 	if view != nil && !fresh {
-		err = d.viewOf(db, view)
+		err = d.viewOf(&bolt{db: db}, view)
 	}
 	return fresh, s.records, err
 }
 
-// Check reads a whole file that no process has open, and changes nothing. Bad is called
+// Check reads a whole file that no process has open. It changes nothing, but for what Open does with a file that was not
+// closed: the write-ahead log goes into it. Bad is called
 // with each record whose value is damaged, and then view, which may be nil, with what
 // there is. It returns how many records there are.
 func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) error) (records int, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, err
 	}
-	_, records, err = inspect(path, o, true, func(bucket, key []byte) error {
+	_, records, err = (&DB{path: path, o: o}).inspect(true, func(bucket, key []byte) error {
 		bad(bucket, key)
 		return nil
 	}, view)
 	return records, err
 }
 
-// open opens and locks the file, whose structure is good. Create is os.O_CREATE, or 0
+// open opens and locks the file, whose structure is good, and which needs no log. Create is os.O_CREATE, or 0
 // where the file has to be there.
-func (d *DB) open(create int) (db *bbolt.DB, err error) {
+func (d *DB) open(create int) (db *bolt, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer (&Tx{d: d, inside: true}).recovered(&err)
-	db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
+	db, err = openBolt(d.path, &bbolt.Options{
 		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 		// Otherwise each commit writes the list of all free pages, which is long after
 		// much was deleted. Close writes it once.
@@ -230,7 +281,7 @@ func (d *DB) open(create int) (db *bbolt.DB, err error) {
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
 		},
-	})
+	}, cmp.Or(d.o.MaxLog, DefaultMaxLog), d.sync)
 	return db, d.openError(err)
 }
 
@@ -251,7 +302,7 @@ func (d *DB) damaged(why error) *DamagedError { return &DamagedError{d.path, why
 
 // create makes the buckets of a new file.
 func (d *DB) create() error {
-	return d.db.Update(func(tx *bbolt.Tx) error {
+	return d.db.db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range append([][]byte{aboutBucket}, d.o.Buckets...) {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -263,7 +314,7 @@ func (d *DB) create() error {
 }
 
 // reload has the caller read what it remembers of the file.
-func (d *DB) reload(db *bbolt.DB) error {
+func (d *DB) reload(db *bolt) error {
 	if d.o.Reload == nil {
 		return nil
 	}
@@ -302,11 +353,11 @@ func (d *DB) view(fn func(*Tx) error) error {
 	return d.viewOf(d.db, fn)
 }
 
-func (d *DB) viewOf(db *bbolt.DB, fn func(*Tx) error) (err error) {
+func (d *DB) viewOf(db *bolt, fn func(*Tx) error) (err error) {
 	t := &Tx{d: d, inside: true}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.recovered(&err)
-	return db.View(func(tx *bbolt.Tx) error {
+	return db.db.View(func(tx *bbolt.Tx) error {
 		t.tx, t.inside = tx, false
 		err := fn(t)
 		t.inside = true
@@ -386,8 +437,10 @@ func (d *DB) Close() error {
 		}
 		if d.fault == nil {
 			d.tidy()
+			d.closeErr = d.db.finish()
+		} else {
+			d.closeErr = d.db.close()
 		}
-		d.closeErr = d.db.Close()
 		d.db = nil
 	})
 	return d.closeErr
@@ -397,11 +450,15 @@ func (d *DB) Close() error {
 // and cuts what is not used off the end of the file, so that it will be noticed if
 // anything else is. Where it fails, the file is as good as after a crash.
 func (d *DB) tidy() {
-	d.db.NoFreelistSync = false
-	if d.db.Update(func(*bbolt.Tx) error { return nil }) != nil {
-		return
+	db := d.db.db
+	db.NoFreelistSync = false
+	tx, err := db.Begin(true)
+	if err == nil {
+		err = d.db.Commit(tx)
 	}
-	_ = d.db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+	if err == nil {
+		_ = db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+	}
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.
@@ -413,7 +470,7 @@ func (d *DB) CopyTo(w io.Writer) error {
 }
 
 // Wipe overwrites with zeros what is free in the file, as bbolt leaves there what it
-// held. Nobody may read meanwhile. Then all pages that bbolt calls free are such as its
+// held, and the write-ahead log. Nobody may read meanwhile. Then all pages that bbolt calls free are such as its
 // next transaction would write to: no state that a crash could bring back has anything
 // in them.
 func (d *DB) Wipe() error {
@@ -422,7 +479,7 @@ func (d *DB) Wipe() error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // it is synced
+		defer func() { _ = f.Close() }() // wipeLog syncs it
 		size, err := f.Stat()
 		if err != nil {
 			return err
@@ -441,7 +498,7 @@ func (d *DB) Wipe() error {
 				return err
 			}
 		}
-		return f.Sync()
+		return d.db.wipeLog() // only the writer, which runs this, changes d.db
 	})
 	if err != nil {
 		return fmt.Errorf("overwriting what was deleted in %s: %w", d.path, err)
@@ -453,13 +510,13 @@ func (d *DB) Wipe() error {
 func (d *DB) Bolt() *bbolt.DB {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.db
+	return d.db.db
 }
 
 // Intercept has a function called in place of each commit, until it is nil. It is for
 // tests.
-func (d *DB) Intercept(commit func(commit func() error) error) {
-	if d.commit.Store(&commit); commit == nil {
-		d.commit.Store(nil)
-	}
-}
+func (d *DB) Intercept(with func(commit func() error) error) { d.commit.set(with) }
+
+// InterceptSync has a function called in place of each sync of a file or a folder, until it is nil. It is for
+// tests.
+func (d *DB) InterceptSync(with func(path string, sync func() error) error) { d.syncs.set(with) }

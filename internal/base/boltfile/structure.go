@@ -85,6 +85,25 @@ func readMeta(f io.ReaderAt, at int64) (m meta, err error) {
 	}, nil
 }
 
+// readMetas reads both meta pages, and returns the one of the last transaction.
+//
+// Both have to be good, although bbolt needs only one. A write of the other one that was
+// cut off would have changed one sector, and disks write whole sectors. With the older meta page, the
+// last transaction would be lost without an error.
+func readMetas(f io.ReaderAt) (last meta, err error) {
+	if last, err = readMeta(f, 0); err != nil {
+		return last, err
+	}
+	if last.pageSize < 1<<10 || last.pageSize > maxPageSize {
+		return last, odd("a page has %d bytes", last.pageSize)
+	}
+	other, err := readMeta(f, int64(last.pageSize))
+	if other.txid > last.txid {
+		last = other
+	}
+	return last, err
+}
+
 // cutOff explains the end of a file.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -95,27 +114,13 @@ func cutOff(err error) error {
 
 // read reads the whole structure of a file of so many bytes. Fresh: it has no bucket
 // yet. An error that does not wrap errOdd is one of reading.
-//
-// Both meta pages have to be good, although bbolt needs only one. A write of the other one that was
-// cut off would have changed one sector, and disks write whole sectors. With the older meta page, the
-// last transaction would be lost without an error.
 func (s *structure) read(size int64) (fresh bool, err error) {
-	m, err := readMeta(s.f, 0)
+	m, err := readMetas(s.f)
 	if err != nil {
 		return false, err
-	}
-	if m.pageSize < 1<<10 || m.pageSize > maxPageSize {
-		return false, odd("a page has %d bytes", m.pageSize)
-	}
-	other, err := readMeta(s.f, int64(m.pageSize))
-	if err != nil {
-		return false, err
-	}
-	if other.txid > m.txid {
-		m = other
 	}
 	if uint64(size)/uint64(m.pageSize) < m.high { //nolint:gosec // no file has a negative size
-		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize))
+		return false, odd("the file is cut off: it has %d bytes, and had at least %d", size, m.high*uint64(m.pageSize)) //nolint:gosec // no page has a negative size
 	}
 	s.pageSize, s.high, s.seen = m.pageSize, m.high, make([]uint64, m.high/64+1)
 	if err := s.claim(0, 2); err != nil {

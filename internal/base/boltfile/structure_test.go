@@ -12,7 +12,7 @@ import (
 
 // Each page of a file is used once or free. Open refuses other files and says what is wrong.
 func TestPagesThatAreNotInTheirPlace(t *testing.T) {
-	whole, _ := made(t, rand.New(rand.NewPCG(5, 6)), true)
+	whole, _, _ := made(t, rand.New(rand.NewPCG(5, 6)), true)
 	m, err := readMeta(bytes.NewReader(whole), 0)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,214 @@
+package boltfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
+)
+
+// bolt is a bbolt database with a write-ahead log. A commit waits for one write and one sync of the log, where
+// bbolt alone waits for two syncs of pages all over its file.
+//
+// bbolt writes the pages of a transaction to places that are free, and then the meta page that leads to them.
+// Commit lets it do so without syncs, and keeps a copy of the pages. It keeps the meta page back until the log has all
+// of them and is synced. So the file never leads to what is not durable, and who reads never sees it. What is not yet
+// synced in the file itself is in the log, from which replay writes it again after a crash.
+//
+// The methods are for one goroutine at a time.
+type bolt struct {
+	db     *bbolt.DB
+	file   *os.File // of db
+	path   string
+	sync   func(path string, sync func() error) error
+	maxLog int64  // bytes
+	wal    *wal   // nil: nothing was committed since the file was opened
+	commit bool   // a commit is under way
+	record record // what it wrote
+}
+
+// openBolt opens and locks a file that has no log.
+func openBolt(path string, o *bbolt.Options, maxLog int64, sync func(string, func() error) error) (*bolt, error) {
+	b := &bolt{path: path, sync: sync, maxLog: maxLog}
+	openFile := o.OpenFile
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+		b.file, err = openFile(name, flag, mode)
+		return b.file, err
+	}
+	var err error
+	if b.db, err = bbolt.Open(path, 0o600, o); err != nil {
+		return nil, err
+	}
+	if err := b.capture(); err != nil {
+		return nil, errors.Join(err, b.db.Close())
+	}
+	return b, nil
+}
+
+// capture has bbolt call writeAt for what it writes. No option of bbolt does that, so it sets the field in which
+// bbolt has the function.
+func (b *bolt) capture() error {
+	field := reflect.ValueOf(b.db).Elem().FieldByName("ops").FieldByName("writeAt")
+	if !field.IsValid() || field.Type() != reflect.TypeOf(b.writeAt) {
+		return errors.New("this version of bbolt does not have the function by which it writes where boltfile looks for it")
+	}
+	*(*func([]byte, int64) (int, error))(field.Addr().UnsafePointer()) = b.writeAt
+	return nil
+}
+
+// writeAt writes for bbolt. While a commit is under way it keeps a copy, and keeps the meta page back.
+func (b *bolt) writeAt(p []byte, at int64) (int, error) {
+	if b.commit {
+		if at < 2*int64(b.pageSize()) {
+			b.record.meta, b.record.metaAt = bytes.Clone(p), at
+			return len(p), nil
+		}
+		b.record.add(p, at)
+	}
+	return b.file.WriteAt(p, at)
+}
+
+func (b *bolt) pageSize() int { return b.db.Info().PageSize }
+
+// Commit makes a transaction durable. After an error the database has to be opened again.
+func (b *bolt) Commit(tx *bbolt.Tx) error {
+	b.record.begin(uint64(tx.ID())) //nolint:gosec // it counts from 0
+	b.commit, b.db.NoSync = true, true
+	err := tx.Commit()
+	b.commit, b.db.NoSync = false, false
+	if err != nil {
+		return err
+	}
+	logged, err := b.append()
+	switch {
+	case err != nil:
+		return err
+	case !logged:
+		return b.direct()
+	}
+	return b.writeMeta()
+}
+
+func (b *bolt) writeMeta() error {
+	_, err := b.file.WriteAt(b.record.meta, b.record.metaAt)
+	return err
+}
+
+// append appends the record to the log. It returns false if the record is too large for the log, or the disk has no
+// room for it.
+func (b *bolt) append() (logged bool, err error) {
+	if b.record.large {
+		return false, nil
+	}
+	if b.wal == nil {
+		if started, err := b.startLog(); !started || err != nil {
+			return false, err
+		}
+	}
+	b.wal.mark(b.record.meta)
+	if b.wal.at > walStart && b.wal.at+b.record.size() > b.maxLog {
+		if err := b.restartLog(); err != nil {
+			return false, err
+		}
+	}
+	err = b.wal.write(&b.record)
+	if IsFull(err) && b.wal.at > walStart {
+		if err := b.restartLog(); err != nil {
+			return false, err
+		}
+		err = b.wal.write(&b.record)
+	}
+	switch {
+	case IsFull(err):
+		return false, nil
+	case err == nil:
+		err = b.wal.sync(b.sync)
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing %s: %w", b.wal.path, err)
+	}
+	b.wal.at += b.record.size()
+	return true, nil
+}
+
+// startLog makes an empty log, and marks the file as one that needs it. It returns false if the disk has no room for a
+// log.
+func (b *bolt) startLog() (started bool, err error) {
+	w, err := createWAL(b.path+walSuffix, b.pageSize(), b.sync)
+	if err != nil {
+		if IsFull(err) {
+			err = nil
+		}
+		return false, err
+	}
+	b.wal = w
+	if err := w.markFile(b.file); err != nil {
+		return false, err
+	}
+	return true, b.syncFile()
+}
+
+// restartLog makes all that is committed durable in the file itself. Then the next record is the first of the log.
+func (b *bolt) restartLog() error {
+	if err := b.syncFile(); err != nil {
+		return err
+	}
+	b.wal.at = walStart
+	return nil
+}
+
+// wipeLog is restartLog. It leaves nothing in the log of what it had.
+func (b *bolt) wipeLog() error {
+	if err := b.syncFile(); err != nil || b.wal == nil {
+		return err
+	}
+	return b.wal.wipe(b.sync)
+}
+
+// direct makes a transaction durable as bbolt does: its pages, and then its meta page. The log must have nothing
+// then that a replay would write over them.
+func (b *bolt) direct() error {
+	err := b.syncFile()
+	if err == nil && b.wal != nil {
+		b.wal.mark(b.record.meta)
+		err = b.wal.clear(b.sync)
+	}
+	if err == nil {
+		err = b.writeMeta()
+	}
+	if err == nil {
+		err = b.syncFile()
+	}
+	return err
+}
+
+func (b *bolt) syncFile() error {
+	return b.sync(b.path, func() error { return fdatasync(b.file) })
+}
+
+// close closes the files as they are.
+func (b *bolt) close() error {
+	return errors.Join(b.wal.close(), b.db.Close())
+}
+
+// finish closes a file such that it needs no log, if nothing is in the way.
+func (b *bolt) finish() error {
+	var err error
+	if b.wal != nil {
+		err = settle(b.file, b.path, b.pageSize(), b.sync)
+	}
+	return errors.Join(err, b.close())
+}
+
+// hook is a function that a test has called in place of another one; nil: none.
+type hook[F any] struct{ atomic.Pointer[F] }
+
+func (h *hook[F]) set(with F) {
+	if h.Store(&with); reflect.ValueOf(with).IsNil() {
+		h.Store(nil)
+	}
+}

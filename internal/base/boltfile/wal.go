@@ -1,0 +1,404 @@
+package boltfile
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
+)
+
+// A write-ahead log lies beside its file. A block says which file it belongs to. Then records follow, each of one
+// transaction, as many as are good and have consecutive numbers:
+//
+//	block   magic (8), id (8), size of a page (4), checksum (4)
+//	record  checksum (4), count of pages (4), transaction (8), and for each page its place (8) and length (8), in
+//	        whole blocks; then the pages, the meta page last
+//
+// Numbers are big-endian. A record that is not good was being written when the process or the machine stopped, and
+// nobody was told that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced and the next record goes to the beginning.
+//
+// While a file has a log, the id of that log stands behind its meta pages (markAt). So neither a log beside another file, nor a
+// file without its log, is taken for whole.
+const (
+	walSuffix  = "-wal"
+	walMagic   = "rshubwal"
+	walBlock   = 4096
+	walStart   = walBlock // of the first record
+	recordHead = 16
+	recordMax  = 512 << 10 // of pages; what is larger does not go to the log
+	recordKept = 1 << 20   // of memory, after a commit
+	markAt     = 128       // in a meta page, and the sector that bbolt writes as a whole
+	markSize   = 8
+)
+
+// record is what one transaction wrote.
+type record struct {
+	txid   uint64
+	pages  []page
+	data   []byte // the pages
+	large  bool   // there were too many to keep
+	meta   []byte
+	metaAt int64
+}
+
+// page is where pages that follow each other belong in the file.
+type page struct{ at, size int64 }
+
+func (r *record) begin(txid uint64) {
+	if cap(r.data) > recordKept {
+		r.data = nil
+	}
+	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0]}
+}
+
+// add copies what was written.
+func (r *record) add(p []byte, at int64) {
+	if r.large = r.large || len(r.data)+len(p) > recordMax; r.large {
+		return
+	}
+	r.pages, r.data = append(r.pages, page{at, int64(len(p))}), append(r.data, p...)
+}
+
+// recordHeadSize is the length of what comes before the pages.
+func recordHeadSize(pages int) int64 {
+	return (recordHead + 16*int64(pages) + walBlock - 1) / walBlock * walBlock
+}
+
+// size is the length of the record in the log.
+func (r *record) size() int64 {
+	return recordHeadSize(len(r.pages)+1) + int64(len(r.data)+len(r.meta))
+}
+
+// head is what comes before the pages.
+func (r *record) head(id []byte) []byte {
+	b := make([]byte, recordHead, recordHeadSize(len(r.pages)+1))
+	binary.BigEndian.PutUint32(b[4:], uint32(len(r.pages)+1)) //nolint:gosec // recordMax bounds it
+	binary.BigEndian.PutUint64(b[8:], r.txid)
+	for _, p := range append(r.pages, page{r.metaAt, int64(len(r.meta))}) {
+		b = binary.BigEndian.AppendUint64(b, uint64(p.at))   //nolint:gosec // no place is negative
+		b = binary.BigEndian.AppendUint64(b, uint64(p.size)) //nolint:gosec // nor is a length
+	}
+	b = b[:cap(b)]
+	sum := crc32.Update(crc32.Checksum(id, castagnoli), castagnoli, b[4:])
+	sum = crc32.Update(crc32.Update(sum, castagnoli, r.data), castagnoli, r.meta)
+	binary.BigEndian.PutUint32(b, sum)
+	return b
+}
+
+// writeTo writes the pages of a record that was read to the file.
+func (r *record) writeTo(f io.WriterAt) error {
+	data := r.data
+	for _, p := range r.pages {
+		if _, err := f.WriteAt(data[:p.size], p.at); err != nil {
+			return err
+		}
+		data = data[p.size:]
+	}
+	return nil
+}
+
+// wal is an open log.
+type wal struct {
+	path     string
+	f        *os.File
+	id       []byte
+	pageSize int
+	at       int64 // of the next record
+}
+
+// createWAL makes an empty log, in the place of an old one.
+func createWAL(path string, pageSize int, sync func(string, func() error) error) (*wal, error) {
+	w := &wal{path: path, id: make([]byte, markSize), pageSize: pageSize, at: walStart}
+	_, _ = rand.Read(w.id) // never fails
+	var err error
+	if w.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil { //nolint:gosec // the caller names the file
+		return nil, err
+	}
+	if _, err = w.f.WriteAt(w.block(), 0); err == nil {
+		err = w.sync(sync)
+	}
+	if dir := filepath.Dir(path); err == nil {
+		err = sync(dir, func() error { return atomicfile.SyncDir(dir) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.close(), os.Remove(path))
+	}
+	return w, nil
+}
+
+// block is the first one of the log.
+func (w *wal) block() []byte {
+	b := append(append(make([]byte, 0, walBlock), walMagic...), w.id...)
+	b = binary.BigEndian.AppendUint32(b, uint32(w.pageSize)) //nolint:gosec // bbolt bounds it
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))[:walBlock]
+}
+
+// openWAL opens a log to read it.
+func openWAL(path string) (*wal, error) {
+	f, err := os.Open(path) //nolint:gosec // the caller names the file
+	if err != nil {
+		return nil, err
+	}
+	w := &wal{path: path, f: f, at: walStart}
+	b := make([]byte, walBlock)
+	if _, err = f.ReadAt(b, 0); err == nil || errors.Is(err, io.EOF) {
+		w.id, w.pageSize = b[len(walMagic):][:markSize], int(binary.BigEndian.Uint32(b[len(walMagic)+markSize:]))
+		if err = nil; !bytes.Equal(b, w.block()) {
+			err = fmt.Errorf("the log beside it, %s, does not begin as one", path)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+func (w *wal) close() error {
+	if w == nil {
+		return nil
+	}
+	return w.f.Close()
+}
+
+func (w *wal) sync(with func(string, func() error) error) error {
+	return with(w.path, func() error { return fdatasync(w.f) })
+}
+
+// mark writes the id of the log into a meta page.
+func (w *wal) mark(meta []byte) { copy(meta[markAt:], w.id) }
+
+// markFile writes the id of the log behind both meta pages.
+func (w *wal) markFile(f io.WriterAt) error { return setMarks(f, w.pageSize, w.id) }
+
+func setMarks(f io.WriterAt, pageSize int, id []byte) error {
+	_, err := f.WriteAt(id, markAt)
+	if err == nil {
+		_, err = f.WriteAt(id, int64(pageSize)+markAt)
+	}
+	return err
+}
+
+// write writes a record to the end of the log.
+func (w *wal) write(r *record) error {
+	at := w.at
+	for _, b := range [][]byte{r.head(w.id), r.data, r.meta} {
+		if _, err := w.f.WriteAt(b, at); err != nil {
+			return err
+		}
+		at += int64(len(b))
+	}
+	return nil
+}
+
+// clear empties the log.
+func (w *wal) clear(sync func(string, func() error) error) error {
+	if w.at == walStart {
+		return nil
+	}
+	return w.zero(walStart+walBlock, sync)
+}
+
+// wipe empties the log, and leaves nothing of what it had.
+func (w *wal) wipe(sync func(string, func() error) error) error {
+	info, err := w.f.Stat()
+	if err != nil {
+		return err
+	}
+	return w.zero(info.Size(), sync)
+}
+
+func (w *wal) zero(end int64, sync func(string, func() error) error) error {
+	for at := int64(walStart); at < end; at += walBlock {
+		if _, err := w.f.WriteAt(make([]byte, walBlock), at); err != nil {
+			return err
+		}
+	}
+	w.at = walStart
+	return w.sync(sync)
+}
+
+// next reads the next record; nil: there is none.
+func (w *wal) next() (*record, error) {
+	read := func(size, at int64) ([]byte, error) {
+		b := make([]byte, size)
+		_, err := w.f.ReadAt(b, at)
+		return b, err
+	}
+	var r record
+	head, err := read(recordHead, w.at)
+	if err == nil {
+		count := int64(binary.BigEndian.Uint32(head[4:]))
+		if count == 0 || count > recordMax/512 {
+			return nil, nil
+		}
+		head, err = read(recordHeadSize(int(count)), w.at)
+		size := int64(0)
+		for p := head[recordHead:]; count > 0 && err == nil; count, p = count-1, p[16:] {
+			one := page{int64(binary.BigEndian.Uint64(p)), int64(binary.BigEndian.Uint64(p[8:]))} //nolint:gosec // checked below
+			if one.at < 0 || one.size <= 0 || one.size > recordMax || size > recordMax {
+				return nil, nil
+			}
+			r.pages, size = append(r.pages, one), size+one.size
+		}
+		if err == nil {
+			r.data, err = read(size, w.at+int64(len(head)))
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.txid = binary.BigEndian.Uint64(head[8:])
+	sum := crc32.Update(crc32.Checksum(w.id, castagnoli), castagnoli, head[4:])
+	if crc32.Update(sum, castagnoli, r.data) != binary.BigEndian.Uint32(head) {
+		return nil, nil
+	}
+	w.at += int64(len(head) + len(r.data))
+	return &r, nil
+}
+
+// records yields the records from the first one on.
+func (w *wal) records() iter.Seq2[*record, error] {
+	return func(yield func(*record, error) bool) {
+		w.at = walStart
+		var last uint64
+		for {
+			r, err := w.next()
+			if r == nil && err == nil || r != nil && last > 0 && r.txid != last+1 {
+				return
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+			last = r.txid
+		}
+	}
+}
+
+// replay writes what the log has to the file, whose meta pages have at most the transaction newest.
+func (w *wal) replay(f *os.File, newest uint64) error {
+	first, last := uint64(0), uint64(0)
+	for r, err := range w.records() {
+		if err != nil {
+			return err
+		}
+		last = r.txid
+		if first == 0 {
+			first = last
+		}
+	}
+	switch {
+	case first > newest+1:
+		return fmt.Errorf("it has the transactions until %d, and its log %s those from %d on", newest, w.path, first)
+	case first > 0 && last < newest:
+		return fmt.Errorf("it has the transactions until %d, and its log %s only those until %d", newest, w.path, last)
+	}
+	for r, err := range w.records() {
+		if err != nil {
+			return err
+		}
+		if err := r.writeTo(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle makes a file durable in which all transactions are, such that it needs no log, and removes the log. If that
+// is not durable, the log is ignored.
+func settle(f *os.File, path string, pageSize int, sync func(string, func() error) error) error {
+	syncFile := func() error { return sync(path, func() error { return fdatasync(f) }) }
+	err := syncFile()
+	if err == nil {
+		err = setMarks(f, pageSize, make([]byte, markSize))
+	}
+	if err == nil {
+		err = syncFile()
+	}
+	if err == nil {
+		err = os.Remove(path + walSuffix)
+	}
+	return err
+}
+
+// marksOf returns the ids behind the meta pages, none for a file that needs no log.
+func marksOf(f io.ReaderAt, pageSize int) (ids [][]byte, err error) {
+	for _, at := range []int64{markAt, int64(pageSize) + markAt} {
+		id := make([]byte, markSize)
+		if _, err := f.ReadAt(id, at); err != nil {
+			return nil, cutOff(err)
+		}
+		if !bytes.Equal(id, make([]byte, markSize)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// replay makes a file whole that was not closed, so that it needs no log. It needs the lock of the file.
+func replay(f *os.File, path string, sync func(string, func() error) error) error {
+	last, err := readMetas(f)
+	if errors.Is(err, errOdd) { // as the reader of the structure will say
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ids, err := marksOf(f, last.pageSize)
+	if err != nil {
+		return err
+	}
+	w, err := openWAL(path + walSuffix)
+	if w != nil {
+		defer func() { _ = w.close() }() // it was only read
+	}
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case len(ids) == 0 && missing:
+		return nil
+	case len(ids) == 0: // it was closed, or is a copy
+		return os.Remove(path + walSuffix)
+	case missing:
+		return fmt.Errorf("it was not closed, and %s, the log with its last transactions, is not there", path+walSuffix)
+	case err != nil:
+		return err
+	case !slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, w.id) }):
+		return fmt.Errorf("the log beside it, %s, belongs to another file", w.path)
+	}
+	if err := w.replay(f, last.txid); err != nil {
+		return err
+	}
+	return settle(f, path, last.pageSize, sync)
+}
+
+// needsReplay reports whether there is a log, or the file says that there should be one.
+func needsReplay(path string) (bool, error) {
+	f, err := os.Open(path) //nolint:gosec // the caller names the file
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if _, err := os.Stat(path + walSuffix); !errors.Is(err, fs.ErrNotExist) {
+		return true, err
+	}
+	last, err := readMetas(f)
+	if errors.Is(err, errOdd) { // as above
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ids, err := marksOf(f, last.pageSize)
+	return len(ids) > 0, err
+}
