@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,22 @@ func (s *state) listedFile(url string) (l listedFile, ok bool) {
 
 // listedFiles yields all files.
 func (s *state) listedFiles() iter.Seq2[string, listedFile] {
+	return s.listedFilesIf(func(*boltfile.Tx, string, []byte) bool { return true })
+}
+
+// changedFiles yields the files that a change brought, or that have a record of their members. The
+// records of the others are not decoded: after a baseline these are nearly all.
+func (s *state) changedFiles() iter.Seq2[string, listedFile] {
+	return s.listedFilesIf(func(tx *boltfile.Tx, url string, raw []byte) bool {
+		return bytes.Contains(raw, []byte(`"changed_at":`)) || tx.Bucket(membersTable.bucket).Get([]byte(url)) != nil
+	})
+}
+
+// listedFilesIf yields the files with records that are wanted.
+func (s *state) listedFilesIf(wanted func(tx *boltfile.Tx, url string, raw []byte) bool) iter.Seq2[string, listedFile] {
 	return pages(s, filesTable.bucket, func(tx *boltfile.Tx, url string, raw []byte) (l listedFile, ok bool) {
 		var f file
-		if json.Unmarshal(raw, &f) != nil {
+		if !wanted(tx, url, raw) || json.Unmarshal(raw, &f) != nil {
 			return l, false
 		}
 		return listedFileOf(tx, url, f), true

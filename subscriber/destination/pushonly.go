@@ -52,7 +52,7 @@ func (s *state) addPushed(set namedSet, since time.Time, changes map[string]desi
 			changes[w.url] = w
 		}
 	}
-	for url, f := range s.listedFiles() {
+	for url, f := range s.changedFiles() {
 		if at := f.members[set.name]; at.After(since) {
 			w := recordedWant(url, set.name, f.file)
 			w.change, w.changedAt = resourcesync.Updated, at
