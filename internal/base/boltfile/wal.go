@@ -114,11 +114,12 @@ type wal struct {
 	id       []byte
 	pageSize int
 	at       int64 // of the next record
+	empty    bool  // there is no record
 }
 
 // createWAL makes an empty log, in the place of an old one.
 func createWAL(path string, pageSize int, sync func(string, func() error) error) (*wal, error) {
-	w := &wal{path: path, id: make([]byte, markSize), pageSize: pageSize, at: walStart}
+	w := &wal{path: path, id: make([]byte, markSize), pageSize: pageSize, at: walStart, empty: true}
 	_, _ = rand.Read(w.id) // never fails
 	var err error
 	if w.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil { //nolint:gosec // the caller names the file
@@ -191,6 +192,7 @@ func setMarks(f io.WriterAt, pageSize int, id []byte) error {
 // write writes a record to the end of the log.
 func (w *wal) write(r *record) error {
 	at := w.at
+	w.empty = false
 	for _, b := range [][]byte{r.head(w.id), r.data, r.meta} {
 		if _, err := w.f.WriteAt(b, at); err != nil {
 			return err
@@ -202,7 +204,7 @@ func (w *wal) write(r *record) error {
 
 // clear empties the log.
 func (w *wal) clear(sync func(string, func() error) error) error {
-	if w.at == walStart {
+	if w.empty {
 		return nil
 	}
 	return w.zero(walStart+walBlock, sync)
@@ -223,7 +225,7 @@ func (w *wal) zero(end int64, sync func(string, func() error) error) error {
 			return err
 		}
 	}
-	w.at = walStart
+	w.at, w.empty = walStart, true
 	return w.sync(sync)
 }
 

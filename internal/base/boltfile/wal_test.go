@@ -393,6 +393,26 @@ func TestLogOfLater(t *testing.T) {
 	}
 }
 
+// What the log has when it begins again is not replayed after a transaction that went to the file directly.
+func TestDirectAfterTheLogBeganAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	write(t, d, map[string][]byte{"small/a": []byte("before")})
+	if err := d.db.restartLog(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, map[string][]byte{"small/a": []byte("after"), "large/b": make([]byte, recordMax+1)})
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path + walSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, open(t, place(t, file, log), options()), "after")
+}
+
 // Whatever records a log has, reading them ends, and takes no more memory than a record may.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{}, true)
