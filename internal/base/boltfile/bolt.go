@@ -115,15 +115,8 @@ func (b *bolt) append() (logged bool, err error) {
 			return false, err
 		}
 	}
-	err = b.wal.write(&b.record)
-	if IsFull(err) && b.wal.at > walStart {
-		if err := b.restartLog(); err != nil {
-			return false, err
-		}
-		err = b.wal.write(&b.record)
-	}
-	switch {
-	case IsFull(err):
+	switch err = b.wal.write(&b.record); {
+	case IsFull(err): // direct gives back the room that the log has
 		return false, nil
 	case err == nil:
 		err = b.wal.sync(b.sync)
@@ -169,8 +162,8 @@ func (b *bolt) wipeLog() error {
 	return b.wal.wipe(b.sync)
 }
 
-// direct makes a transaction durable as bbolt does: its pages, and then its meta page. The log must have nothing
-// then that a replay would write over them.
+// direct makes a transaction durable as bbolt does: its pages, and then its meta page. Between the two it empties the
+// log, of which a replay would write over them.
 func (b *bolt) direct() error {
 	err := b.syncFile()
 	if err == nil && b.wal != nil {

@@ -435,10 +435,9 @@ func (d *DB) Close() error {
 		if d.db == nil {
 			return
 		}
-		if d.fault == nil {
-			d.tidy()
+		if d.fault == nil && d.tidy() == nil {
 			d.closeErr = d.db.finish()
-		} else {
+		} else { // with the log, for the next start
 			d.closeErr = d.db.close()
 		}
 		d.db = nil
@@ -449,7 +448,7 @@ func (d *DB) Close() error {
 // tidy writes the list of free pages, so that the next Open need not look for them,
 // and cuts what is not used off the end of the file, so that it will be noticed if
 // anything else is. Where it fails, the file is as good as after a crash.
-func (d *DB) tidy() {
+func (d *DB) tidy() error {
 	db := d.db.db
 	db.NoFreelistSync = false
 	tx, err := db.Begin(true)
@@ -457,8 +456,9 @@ func (d *DB) tidy() {
 		err = d.db.Commit(tx)
 	}
 	if err == nil {
-		_ = db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+		err = db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
 	}
+	return err
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.

@@ -125,7 +125,8 @@ func createWAL(path string, pageSize int, sync func(string, func() error) error)
 	if w.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil { //nolint:gosec // the caller names the file
 		return nil, err
 	}
-	if _, err = w.f.WriteAt(w.block(), 0); err == nil {
+	// The second block is where clear writes zeros.
+	if _, err = w.f.WriteAt(append(w.block(), make([]byte, walBlock)...), 0); err == nil {
 		err = w.sync(sync)
 	}
 	if dir := filepath.Dir(path); err == nil {
@@ -202,10 +203,13 @@ func (w *wal) write(r *record) error {
 	return nil
 }
 
-// clear empties the log.
+// clear empties the log. It needs no room on the disk, and gives back what the log had.
 func (w *wal) clear(sync func(string, func() error) error) error {
 	if w.empty {
 		return nil
+	}
+	if err := w.f.Truncate(walStart + walBlock); err != nil {
+		return err
 	}
 	return w.zero(walStart+walBlock, sync)
 }

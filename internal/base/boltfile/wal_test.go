@@ -413,6 +413,30 @@ func TestDirectAfterTheLogBeganAgain(t *testing.T) {
 	wantValue(t, open(t, place(t, file, log), options()), "after")
 }
 
+// Where the file cannot be closed properly, its log stays, and the next Open has everything.
+func TestLogStaysAfterAFailedClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	for n, name := range []string{path, path + walSuffix} {
+		d := open(t, path, options())
+		write(t, d, map[string][]byte{"small/a": []byte{byte('a' + n)}})
+		d.InterceptSync(func(of string, sync func() error) error {
+			if of == name {
+				return errors.New("input/output error")
+			}
+			return sync()
+		})
+		err := d.Close()
+		if _, missing := os.Stat(path + walSuffix); missing != nil {
+			t.Errorf("a sync of %s fails: Close: %v, the log: %v", name, err, missing)
+		}
+		again := open(t, path, options())
+		wantValue(t, again, string(rune('a'+n)))
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Whatever records a log has, reading them ends, and takes no more memory than a record may.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{}, true)
