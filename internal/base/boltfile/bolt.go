@@ -145,18 +145,21 @@ func (b *bolt) startLog() (started bool, err error) {
 	return true, b.syncFile()
 }
 
-// restartLog makes all that is committed durable in the file itself. Then the next record is the first of the log.
+// restartLog makes all that is committed durable in the file itself. Then the next record is the first of the log,
+// which is empty before: a replay of some older records would undo what came after them.
 func (b *bolt) restartLog() error {
 	if err := b.syncFile(); err != nil {
 		return err
 	}
-	b.wal.at = walStart
-	return nil
+	return b.wal.zero(walStart+walBlock, b.sync)
 }
 
 // wipeLog is restartLog. It leaves nothing in the log of what it had.
 func (b *bolt) wipeLog() error {
-	if err := b.syncFile(); err != nil || b.wal == nil {
+	if b.wal == nil {
+		return b.syncFile()
+	}
+	if err := b.restartLog(); err != nil {
 		return err
 	}
 	return b.wal.wipe(b.sync)

@@ -25,7 +25,8 @@ import (
 //	        whole blocks; then the pages, the meta page last
 //
 // Numbers are big-endian. A record that is not good was being written when the process or the machine stopped, and
-// nobody was told that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced and the next record goes to the beginning.
+// nobody was told that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced, the first
+// block of the first record is overwritten, and the next record goes to the beginning.
 //
 // While a file has a log, the id of that log stands behind its meta pages (markAt). So neither a log beside another file, nor a
 // file without its log, is taken for whole.
@@ -214,7 +215,7 @@ func (w *wal) clear(sync func(string, func() error) error) error {
 	return w.zero(walStart+walBlock, sync)
 }
 
-// wipe empties the log, and leaves nothing of what it had.
+// wipe leaves nothing in an empty log of what it had.
 func (w *wal) wipe(sync func(string, func() error) error) error {
 	info, err := w.f.Stat()
 	if err != nil {

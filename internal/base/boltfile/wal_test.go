@@ -37,6 +37,8 @@ func noSync(string, func() error) error { return nil }
 // sector is what a disk writes as a whole.
 const sector = 512
 
+const inTurn = -1
+
 // onDisk is what a disk may have of a file: any sector as it was when the file was synced, or as it was at any
 // time since.
 type onDisk struct {
@@ -100,16 +102,24 @@ func (d *disk) sync(path string, _ func() error) error {
 	return nil
 }
 
-// mix returns what a disk may have of the file when the power is cut; nil: nothing.
+// mix returns what a disk may have of the file when the power is cut; nil: nothing. Newest is the share of sectors
+// that are as they were last; inTurn: those of the first part are as they were when the file was synced.
 func (f *onDisk) mix(rng *rand.Rand, newest float64) []byte {
 	versions := f.versions
+	turn, at := rng.IntN(len(versions[len(versions)-1])/sector+1)*sector, 0
 	pick := func() []byte {
-		if rng.Float64() < newest {
+		if newest == inTurn && at < turn {
+			return versions[0]
+		}
+		if newest == inTurn || rng.Float64() < newest {
 			return versions[len(versions)-1]
 		}
 		return versions[rng.IntN(len(versions))]
 	}
-	whole := pick()
+	whole := versions[len(versions)-1]
+	if newest != inTurn {
+		whole = pick()
+	}
 	if whole == nil || !f.lasting && rng.IntN(2) == 0 {
 		return nil
 	}
@@ -117,7 +127,7 @@ func (f *onDisk) mix(rng *rand.Rand, newest float64) []byte {
 		versions = versions[:len(versions)-1]
 	}
 	mix := make([]byte, len(whole))
-	for at := 0; at < len(mix); at += sector {
+	for ; at < len(mix); at += sector {
 		if from := pick(); at < len(from) {
 			copy(mix[at:min(at+sector, len(mix))], from[at:])
 		}
@@ -145,7 +155,7 @@ func TestPowerCut(t *testing.T) {
 		var d *DB
 		all := map[string]string{}
 		cuts := func(was, goes map[string]string) error {
-			for _, newest := range []float64{1, 0, 0.5, 0.8, 0.95} {
+			for _, newest := range []float64{1, 0, 0.5, 0.8, 0.95, inTurn, inTurn} {
 				outcome, err := afterCut(t, rng, noted.files, path, newest, was, goes)
 				if err != nil {
 					return fmt.Errorf("newest %v: %w", newest, err)
@@ -163,6 +173,10 @@ func TestPowerCut(t *testing.T) {
 			err := d.Update(func(tx *Tx) error { return change(tx, rng, goes, n) })
 			if all = goes; err == nil {
 				err = errors.Join(noted.look(), cuts(all, all)) // it is acknowledged
+			}
+			if n%4 == 2 && err == nil {
+				noted.cut = func() error { return cuts(all, all) }
+				err = errors.Join(d.Wipe(), noted.look(), cuts(all, all))
 			}
 			if n%4 == 3 && err == nil {
 				err = errors.Join(d.Close(), noted.look(), cuts(all, all))
@@ -390,6 +404,33 @@ func TestLogOfLater(t *testing.T) {
 	}
 	if _, err := Open(place(t, before, log), options()); !errors.As(err, new(*DamagedError)) || !strings.Contains(err.Error(), "on") {
 		t.Error(err)
+	}
+}
+
+// The power is cut while the first record of a log that began again is written over older ones, of which the first
+// is still whole.
+func TestPowerCutWhereTheLogBeganAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	for _, v := range []string{"1", "2", "3"} {
+		write(t, d, map[string][]byte{"small/a": []byte(v)})
+	}
+	read := func(path string) []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if err := d.db.restartLog(); err != nil {
+		t.Fatal(err)
+	}
+	file, before := read(path), read(path+walSuffix)
+	write(t, d, map[string][]byte{"small/a": []byte("4"), "large/b": make([]byte, 60_000)})
+	after := read(path + walSuffix)
+	for at := walStart; at < len(after); at += walBlock {
+		log := slices.Concat(before[:min(at, len(before))], after[min(at, len(before)):])
+		wantValue(t, open(t, place(t, file, log), options()), map[bool]string{true: "4", false: "3"}[at == walStart])
 	}
 }
 
