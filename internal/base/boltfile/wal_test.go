@@ -459,7 +459,7 @@ func TestLogStaysAfterAFailedClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	for n, name := range []string{path, path + walSuffix} {
 		d := open(t, path, options())
-		write(t, d, map[string][]byte{"small/a": []byte{byte('a' + n)}})
+		write(t, d, map[string][]byte{"small/a": {byte('a' + n)}})
 		d.InterceptSync(func(of string, sync func() error) error {
 			if of == name {
 				return errors.New("input/output error")
