@@ -128,15 +128,12 @@ func (b *bolt) append() (logged bool, err error) {
 	return true, nil
 }
 
-// startLog makes an empty log, and marks the file as one that needs it. It returns false if the disk has no room for a
-// log.
+// startLog makes an empty log, and marks the file as one that needs it. It returns false if there can be no log, for
+// instance because the disk is full.
 func (b *bolt) startLog() (started bool, err error) {
 	w, err := createWAL(b.path+walSuffix, b.pageSize(), b.sync)
 	if err != nil {
-		if IsFull(err) {
-			err = nil
-		}
-		return false, err
+		return false, nil //nolint:nilerr // direct needs none
 	}
 	b.wal = w
 	if err := w.markFile(b.file); err != nil {

@@ -296,12 +296,19 @@ func (d *DB) writable() (*bolt, error) {
 	return db, d.adopt(db)
 }
 
-// openAgain opens the file after a failed write, with what its log has.
+// openAgain opens the file after a failed write, with what its log has, and makes it durable.
 func (d *DB) openAgain() (*bolt, error) {
 	if err := d.replay(); err != nil {
 		return nil, err
 	}
-	return d.open(0)
+	db, err := d.open(0)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.syncFile(); err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	return db, nil
 }
 
 // adopt replaces the database by one that was opened again.

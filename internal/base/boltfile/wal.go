@@ -374,14 +374,18 @@ func replay(f *os.File, path string, sync func(string, func() error) error) erro
 	switch missing := errors.Is(err, fs.ErrNotExist); {
 	case len(ids) == 0 && missing:
 		return nil
-	case len(ids) == 0: // it was closed, or is a copy
-		return os.Remove(path + walSuffix)
+	case len(ids) == 0: // it was closed, or is a copy; that may not be durable yet
+		return settle(f, path, last.pageSize, sync)
 	case missing:
 		return fmt.Errorf("it was not closed, and %s, the log with its last transactions, is not there", path+walSuffix)
 	case err != nil:
 		return err
 	case !slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, w.id) }):
 		return fmt.Errorf("the log beside it, %s, belongs to another file", w.path)
+	}
+	// A process may have been killed before it synced its last record.
+	if err := w.sync(sync); err != nil {
+		return err
 	}
 	if err := w.replay(f, last.txid); err != nil {
 		return err

@@ -478,6 +478,36 @@ func TestLogStaysAfterAFailedClose(t *testing.T) {
 	}
 }
 
+// A replay syncs the log before it writes to the file: a killed process may not have synced its last record. And a
+// log that its file does not need goes after a sync of the file.
+func TestReplaySyncsFirst(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	closed := place(t, file, log)
+	if err := open(t, closed, options()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(closed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, want string
+		file       []byte
+	}{{"killed", walSuffix, file}, {"closed", "", whole}} {
+		path, first := place(t, tt.file, log), "none"
+		o := options()
+		o.syncs = func(of string, sync func() error) error {
+			if first == "none" {
+				first = strings.TrimPrefix(of, path)
+			}
+			return sync()
+		}
+		if open(t, path, o); first != tt.want {
+			t.Errorf("%s: the first sync is of %q, want %q", tt.name, first, tt.want)
+		}
+	}
+}
+
 // Whatever records a log has, reading them ends, and takes no more memory than a record may.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{}, true)
