@@ -17,32 +17,54 @@ import (
 // bbolt writes the pages of a transaction to places that are free, and then the meta page that leads to them.
 // Commit lets it do so without syncs, and keeps a copy of the pages. It keeps the meta page back until the log has all
 // of them and is synced. So the file never leads to what is not durable, and who reads never sees it. What is not yet
-// synced in the file itself is in the log, from which replay writes it again after a crash.
+// synced in the file itself is in the log, from which replay writes it again after a crash. A transaction that is too
+// large for the log is made durable by direct.
 //
 // The methods are for one goroutine at a time.
 type bolt struct {
-	db     *bbolt.DB
-	file   *os.File // of db
-	path   string
-	sync   func(path string, sync func() error) error
-	maxLog int64  // bytes
-	wal    *wal   // nil: nothing was committed since the file was opened
-	commit bool   // a commit is under way
-	record record // what it wrote
+	db       *bbolt.DB
+	file     *file // of db
+	pageSize int
+	maxLog   int64  // bytes
+	wal      *wal   // nil: nothing was committed since the file was opened
+	commit   bool   // a commit is under way
+	record   record // what it wrote
 }
 
-// openBolt opens and locks a file that has no log.
-func openBolt(path string, o *bbolt.Options, maxLog int64, sync func(string, func() error) error) (*bolt, error) {
-	b := &bolt{path: path, sync: sync, maxLog: maxLog}
+// file is an open file. A test may be called before its writes, and in place of its syncs.
+type file struct {
+	os   *os.File
+	path string
+	d    *DB
+}
+
+func (f *file) WriteAt(p []byte, at int64) (int, error) {
+	if may := f.d.o.writes; may != nil {
+		if err := may(f.path, at, len(p)); err != nil {
+			return 0, err
+		}
+	}
+	return f.os.WriteAt(p, at)
+}
+
+func (f *file) ReadAt(p []byte, at int64) (int, error) { return f.os.ReadAt(p, at) }
+
+func (f *file) sync() error { return f.d.sync(f.path, func() error { return fdatasync(f.os) }) }
+
+// openBolt opens and locks a file that needs no log.
+func openBolt(d *DB, o *bbolt.Options, maxLog int64) (*bolt, error) {
+	b := &bolt{maxLog: maxLog}
 	openFile := o.OpenFile
-	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-		b.file, err = openFile(name, flag, mode)
-		return b.file, err
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := openFile(name, flag, mode)
+		b.file = &file{f, name, d}
+		return f, err
 	}
 	var err error
-	if b.db, err = bbolt.Open(path, 0o600, o); err != nil {
+	if b.db, err = bbolt.Open(d.path, 0o600, o); err != nil {
 		return nil, err
 	}
+	b.pageSize = b.db.Info().PageSize
 	if err := b.capture(); err != nil {
 		return nil, errors.Join(err, b.db.Close())
 	}
@@ -63,7 +85,7 @@ func (b *bolt) capture() error {
 // writeAt writes for bbolt. While a commit is under way it keeps a copy, and keeps the meta page back.
 func (b *bolt) writeAt(p []byte, at int64) (int, error) {
 	if b.commit {
-		if at < 2*int64(b.pageSize()) {
+		if at < 2*int64(b.pageSize) {
 			b.record.meta, b.record.metaAt = bytes.Clone(p), at
 			return len(p), nil
 		}
@@ -71,8 +93,6 @@ func (b *bolt) writeAt(p []byte, at int64) (int, error) {
 	}
 	return b.file.WriteAt(p, at)
 }
-
-func (b *bolt) pageSize() int { return b.db.Info().PageSize }
 
 // Commit makes a transaction durable. After an error the database has to be opened again.
 func (b *bolt) Commit(tx *bbolt.Tx) error {
@@ -119,10 +139,10 @@ func (b *bolt) append() (logged bool, err error) {
 	case IsFull(err): // direct gives back the room that the log has
 		return false, nil
 	case err == nil:
-		err = b.wal.sync(b.sync)
+		err = b.wal.f.sync()
 	}
 	if err != nil {
-		return false, fmt.Errorf("writing %s: %w", b.wal.path, err)
+		return false, fmt.Errorf("writing %s: %w", b.wal.f.path, err)
 	}
 	b.wal.at += b.record.size()
 	return true, nil
@@ -131,7 +151,7 @@ func (b *bolt) append() (logged bool, err error) {
 // startLog makes an empty log, and marks the file as one that needs it. It returns false if there can be no log, for
 // instance because the disk is full.
 func (b *bolt) startLog() (started bool, err error) {
-	w, err := createWAL(b.path+walSuffix, b.pageSize(), b.sync)
+	w, err := createWAL(b.file.d, b.pageSize)
 	if err != nil {
 		return false, nil //nolint:nilerr // direct needs none
 	}
@@ -139,48 +159,66 @@ func (b *bolt) startLog() (started bool, err error) {
 	if err := w.markFile(b.file); err != nil {
 		return false, err
 	}
-	return true, b.syncFile()
+	return true, b.file.sync()
 }
 
 // restartLog makes all that is committed durable in the file itself. Then the next record is the first of the log,
 // which is empty before: a replay of some older records would undo what came after them.
 func (b *bolt) restartLog() error {
-	if err := b.syncFile(); err != nil {
+	if err := b.file.sync(); err != nil {
 		return err
 	}
-	return b.wal.zero(walStart+walBlock, b.sync)
+	return b.wal.zero(walStart + walBlock)
 }
 
-// wipeLog is restartLog. It leaves nothing in the log of what it had.
-func (b *bolt) wipeLog() error {
+// wipe overwrites with zeros what is free in the file, and what the log has.
+func (b *bolt) wipe() error {
+	tx, err := b.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it changed nothing
+	info, err := b.file.os.Stat()
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, b.pageSize)
+	for id := 0; int64(id)*int64(b.pageSize) < info.Size(); id++ {
+		page, err := tx.Page(id) // nil: beyond what was ever used
+		if err != nil {
+			return err
+		}
+		if page != nil && page.Type != "free" {
+			continue
+		}
+		if _, err := b.file.WriteAt(zeros, int64(id)*int64(b.pageSize)); err != nil {
+			return err
+		}
+	}
 	if b.wal == nil {
-		return b.syncFile()
+		return b.file.sync()
 	}
 	if err := b.restartLog(); err != nil {
 		return err
 	}
-	return b.wal.wipe(b.sync)
+	return b.wal.wipe()
 }
 
 // direct makes a transaction durable as bbolt does: its pages, and then its meta page. Between the two it empties the
-// log, of which a replay would write over them.
+// log, of which a replay would write over them. Who reads may see the transaction before its last sync has ended.
 func (b *bolt) direct() error {
-	err := b.syncFile()
+	err := b.file.sync()
 	if err == nil && b.wal != nil {
 		b.wal.mark(b.record.meta)
-		err = b.wal.clear(b.sync)
+		err = b.wal.clear()
 	}
 	if err == nil {
 		err = b.writeMeta()
 	}
 	if err == nil {
-		err = b.syncFile()
+		err = b.file.sync()
 	}
 	return err
-}
-
-func (b *bolt) syncFile() error {
-	return b.sync(b.path, func() error { return fdatasync(b.file) })
 }
 
 // close closes the files as they are.
@@ -192,7 +230,7 @@ func (b *bolt) close() error {
 func (b *bolt) finish() error {
 	var err error
 	if b.wal != nil {
-		err = settle(b.file, b.path, b.pageSize(), b.sync)
+		err = settle(b.file, b.pageSize)
 	}
 	return errors.Join(err, b.close())
 }

@@ -147,8 +147,23 @@ func (d *DB) write() {
 			return
 		case o := <-d.ops:
 			d.group(d.admit(d.gather(o)))
+		case done := <-d.wipes:
+			done <- d.wipe()
 		}
 	}
+}
+
+// wipe is Wipe in the writer, outside of any other transaction: a page that such a one frees is still needed.
+func (d *DB) wipe() (err error) {
+	db, err := d.writable()
+	if err != nil {
+		return err
+	}
+	defer (&Tx{d: d, inside: true}).recovered(&err)
+	if err := db.wipe(); err != nil {
+		return d.recoverFrom(err, nil, 0)
+	}
+	return nil
 }
 
 // gather returns the operations that are waiting.
@@ -289,26 +304,11 @@ func (d *DB) writable() (*bolt, error) {
 	if fault != nil || db != nil {
 		return db, fault
 	}
-	db, err := d.openAgain()
-	if err != nil {
-		return nil, err
-	}
-	return db, d.adopt(db)
-}
-
-// openAgain opens the file after a failed write, with what its log has, and makes it durable.
-func (d *DB) openAgain() (*bolt, error) {
-	if err := d.replay(); err != nil {
-		return nil, err
-	}
 	db, err := d.open(0)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.syncFile(); err != nil {
-		return nil, errors.Join(err, db.close())
-	}
-	return db, nil
+	return db, d.adopt(db)
 }
 
 // adopt replaces the database by one that was opened again.
@@ -345,7 +345,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		return &UnsureError{d.path, cause}
 	}
 	_ = old.close() // the cause says more
-	db, openErr := d.openAgain()
+	db, openErr := d.open(0)
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}

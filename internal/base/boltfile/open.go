@@ -47,7 +47,10 @@ type Options struct {
 	// that moment waits for. In bytes; 0: DefaultMaxLog.
 	MaxLog int64
 
-	syncs func(path string, sync func() error) error // of a test, as with DB.InterceptSync
+	// Of a test: what is called in place of syncs, as with DB.InterceptSync, and before writes,
+	// which it may have fail.
+	syncs  func(path string, sync func() error) error
+	writes func(path string, at int64, size int) error
 }
 
 func (o *Options) oldest() uint64 { return cmp.Or(o.Oldest, o.Format) }
@@ -123,6 +126,7 @@ type DB struct {
 	syncs  hook[func(path string, sync func() error) error]
 
 	ops       chan *Op
+	wipes     chan chan error
 	stop      chan struct{} // closed by Close
 	stopped   chan struct{} // closed when the writer has ended
 	closeOnce sync.Once
@@ -134,7 +138,7 @@ func Open(path string, o Options) (*DB, error) {
 	if o.Closed == nil {
 		o.Closed = errClosed
 	}
-	d := &DB{path: path, o: o, ops: make(chan *Op), stop: make(chan struct{}), stopped: make(chan struct{})}
+	d := &DB{path: path, o: o, ops: make(chan *Op), wipes: make(chan chan error), stop: make(chan struct{}), stopped: make(chan struct{})}
 	if o.syncs != nil {
 		d.InterceptSync(o.syncs)
 	}
@@ -169,26 +173,56 @@ func (d *DB) sync(path string, sync func() error) error {
 	return sync()
 }
 
-// replay makes the file whole if it was not closed. It waits for its lock.
+// whole opens and locks the file by a function, after a replay if it was not closed. That is asked again under the
+// lock, because another process may have opened the file before, and may have been killed.
+func (d *DB) whole(open func() (f io.ReaderAt, closeIt func() error, err error)) error {
+	for {
+		if err := d.replay(); err != nil {
+			return d.openError(err)
+		}
+		f, closeIt, err := open()
+		if err != nil {
+			return d.openError(err)
+		}
+		ids, _, err := marksOf(f)
+		if err == nil && len(ids) == 0 {
+			return nil
+		}
+		if err = errors.Join(err, closeIt()); err != nil {
+			return d.openError(err)
+		}
+	}
+}
+
+// replay makes the file whole if it is there and was not closed. It waits for its lock.
 func (d *DB) replay() error {
-	if needed, err := needsReplay(d.path); err != nil || !needed {
-		return d.openError(err)
+	looked, err := os.Open(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ids, _, err := marksOf(looked)
+	_ = looked.Close() // it was only read
+	if err != nil || len(ids) == 0 {
+		return err
 	}
 	f, err := os.OpenFile(d.path, os.O_RDWR, 0)
 	if err != nil {
-		return d.openError(err)
+		return err
 	}
 	defer func() { _ = f.Close() }() // it is synced
 	for end := time.Now().Add(d.o.Wait); ; time.Sleep(lockRetry) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return d.openError(replay(f, d.path, d.sync))
+			return replay(&file{f, d.path, d})
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return d.openError(err)
+			return err
 		}
 		if !time.Now().Before(end) {
-			return d.openError(berrors.ErrTimeout)
+			return berrors.ErrTimeout
 		}
 	}
 }
@@ -205,23 +239,24 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return true, 0, nil
 	}
-	if err := d.replay(); err != nil {
-		return false, 0, err
-	}
 	var f *os.File
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
 	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
 	// bbolt has the lock of the file, and nothing more is asked of it here.
-	db, err := bbolt.Open(path, 0, &bbolt.Options{
-		ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
-			return f, err
-		},
+	var db *bbolt.DB
+	err = d.whole(func() (io.ReaderAt, func() error, error) {
+		db, err = bbolt.Open(path, 0, &bbolt.Options{
+			ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
+				return f, err
+			},
+		})
+		return f, db.Close, err
 	})
 	if err != nil {
-		return false, 0, d.openError(err)
+		return false, 0, err
 	}
 	defer func() { _ = db.Close() }() // as above
 	if info, err = f.Stat(); err != nil {
@@ -268,21 +303,33 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 	return records, err
 }
 
-// open opens and locks the file, whose structure is good, and which needs no log. Create is os.O_CREATE, or 0
+// open opens and locks the file, whose structure is good, and makes durable what it holds. Create is os.O_CREATE, or 0
 // where the file has to be there.
 func (d *DB) open(create int) (db *bolt, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer (&Tx{d: d, inside: true}).recovered(&err)
-	db, err = openBolt(d.path, &bbolt.Options{
-		Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
-		// Otherwise each commit writes the list of all free pages, which is long after
-		// much was deleted. Close writes it once.
-		NoFreelistSync: true,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
-		},
-	}, cmp.Or(d.o.MaxLog, DefaultMaxLog), d.sync)
-	return db, d.openError(err)
+	err = d.whole(func() (io.ReaderAt, func() error, error) {
+		db, err = openBolt(d, &bbolt.Options{
+			Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+			// Otherwise each commit writes the list of all free pages, which is long after
+			// much was deleted. Close writes it once.
+			NoFreelistSync: true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
+			},
+		}, cmp.Or(d.o.MaxLog, DefaultMaxLog))
+		if err != nil {
+			return nil, nil, err
+		}
+		return db.file, db.close, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := unmark(db.file, db.pageSize); err != nil {
+		return nil, d.openError(errors.Join(err, db.close()))
+	}
+	return db, nil
 }
 
 // openError is what is said of an error of bbolt.Open.
@@ -321,8 +368,9 @@ func (d *DB) reload(db *bolt) error {
 	return d.viewOf(db, d.o.Reload)
 }
 
-// View runs fn in a transaction that only reads. It sees what is durable. It should be
-// short: no page that it could need is used again meanwhile.
+// View runs fn in a transaction that only reads. It sees what is durable, and of a transaction that is too large for the
+// write-ahead log also what becomes durable at that moment. It should be short: no page that it could need is used again
+// meanwhile.
 func (d *DB) View(fn func(*Tx) error) error {
 	err := d.view(fn)
 	if !errors.Is(err, errUnopened) {
@@ -435,10 +483,14 @@ func (d *DB) Close() error {
 		if d.db == nil {
 			return
 		}
-		if d.fault == nil && d.tidy() == nil {
+		var err error
+		if d.fault == nil {
+			err = d.tidy()
+		}
+		if d.fault == nil && err == nil {
 			d.closeErr = d.db.finish()
 		} else { // with the log, for the next start
-			d.closeErr = d.db.close()
+			d.closeErr = errors.Join(err, d.db.close())
 		}
 		d.db = nil
 	})
@@ -474,33 +526,13 @@ func (d *DB) CopyTo(w io.Writer) error {
 // next transaction would write to: no state that a crash could bring back has anything
 // in them.
 func (d *DB) Wipe() error {
-	err := d.Update(func(t *Tx) error {
-		f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }() // wipeLog syncs it
-		size, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		t.writes++
-		zeros := make([]byte, t.tx.DB().Info().PageSize)
-		for id := 0; int64(id)*int64(len(zeros)) < size.Size(); id++ {
-			page, err := t.tx.Page(id) // nil: beyond what was ever used
-			if err != nil {
-				return err
-			}
-			if page != nil && page.Type != "free" {
-				continue
-			}
-			if _, err := f.WriteAt(zeros, int64(id)*int64(len(zeros))); err != nil {
-				return err
-			}
-		}
-		return d.db.wipeLog() // only the writer, which runs this, changes d.db
-	})
-	if err != nil {
+	done := make(chan error, 1)
+	select {
+	case d.wipes <- done:
+	case <-d.stop:
+		return d.o.Closed
+	}
+	if err := <-done; err != nil {
 		return fmt.Errorf("overwriting what was deleted in %s: %w", d.path, err)
 	}
 	return nil

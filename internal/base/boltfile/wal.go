@@ -110,28 +110,29 @@ func (r *record) writeTo(f io.WriterAt) error {
 
 // wal is an open log.
 type wal struct {
-	path     string
-	f        *os.File
+	f        *file
 	id       []byte
 	pageSize int
 	at       int64 // of the next record
 	empty    bool  // there is no record
 }
 
-// createWAL makes an empty log, in the place of an old one.
-func createWAL(path string, pageSize int, sync func(string, func() error) error) (*wal, error) {
-	w := &wal{path: path, id: make([]byte, markSize), pageSize: pageSize, at: walStart, empty: true}
+// createWAL makes an empty log for the file of a DB.
+func createWAL(d *DB, pageSize int) (*wal, error) {
+	w := &wal{id: make([]byte, markSize), pageSize: pageSize, at: walStart, empty: true}
 	_, _ = rand.Read(w.id) // never fails
-	var err error
-	if w.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil { //nolint:gosec // the caller names the file
+	path := d.path + walSuffix
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the caller names the file
+	if err != nil {
 		return nil, err
 	}
+	w.f = &file{f, path, d}
 	// The second block is where clear writes zeros.
 	if _, err = w.f.WriteAt(append(w.block(), make([]byte, walBlock)...), 0); err == nil {
-		err = w.sync(sync)
+		err = w.f.sync()
 	}
 	if dir := filepath.Dir(path); err == nil {
-		err = sync(dir, func() error { return atomicfile.SyncDir(dir) })
+		err = d.sync(dir, func() error { return atomicfile.SyncDir(dir) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.close(), os.Remove(path))
@@ -146,13 +147,14 @@ func (w *wal) block() []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))[:walBlock]
 }
 
-// openWAL opens a log to read it.
-func openWAL(path string) (*wal, error) {
-	f, err := os.Open(path) //nolint:gosec // the caller names the file
+// openWAL opens the log of a DB for a replay.
+func openWAL(d *DB) (*wal, error) {
+	path := d.path + walSuffix
+	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // as above
 	if err != nil {
 		return nil, err
 	}
-	w := &wal{path: path, f: f, at: walStart}
+	w := &wal{f: &file{f, path, d}, at: walStart}
 	b := make([]byte, walBlock)
 	if _, err = f.ReadAt(b, 0); err == nil || errors.Is(err, io.EOF) {
 		w.id, w.pageSize = b[len(walMagic):][:markSize], int(binary.BigEndian.Uint32(b[len(walMagic)+markSize:]))
@@ -170,11 +172,7 @@ func (w *wal) close() error {
 	if w == nil {
 		return nil
 	}
-	return w.f.Close()
-}
-
-func (w *wal) sync(with func(string, func() error) error) error {
-	return with(w.path, func() error { return fdatasync(w.f) })
+	return w.f.os.Close()
 }
 
 // mark writes the id of the log into a meta page.
@@ -205,33 +203,36 @@ func (w *wal) write(r *record) error {
 }
 
 // clear empties the log. It needs no room on the disk, and gives back what the log had.
-func (w *wal) clear(sync func(string, func() error) error) error {
+func (w *wal) clear() error {
 	if w.empty {
 		return nil
 	}
-	if err := w.f.Truncate(walStart + walBlock); err != nil {
+	if err := w.f.os.Truncate(walStart + walBlock); err != nil {
 		return err
 	}
-	return w.zero(walStart+walBlock, sync)
+	return w.zero(walStart + walBlock)
 }
 
 // wipe leaves nothing in an empty log of what it had.
-func (w *wal) wipe(sync func(string, func() error) error) error {
-	info, err := w.f.Stat()
+func (w *wal) wipe() error {
+	info, err := w.f.os.Stat()
 	if err != nil {
 		return err
 	}
-	return w.zero(info.Size(), sync)
+	return w.zero(info.Size())
 }
 
-func (w *wal) zero(end int64, sync func(string, func() error) error) error {
+func (w *wal) zero(end int64) error {
 	for at := int64(walStart); at < end; at += walBlock {
 		if _, err := w.f.WriteAt(make([]byte, walBlock), at); err != nil {
 			return err
 		}
 	}
+	if err := w.f.sync(); err != nil {
+		return err
+	}
 	w.at, w.empty = walStart, true
-	return w.sync(sync)
+	return nil
 }
 
 // next reads the next record; nil: there is none.
@@ -269,11 +270,24 @@ func (w *wal) next() (*record, error) {
 	}
 	r.txid = binary.BigEndian.Uint64(head[8:])
 	sum := crc32.Update(crc32.Checksum(w.id, castagnoli), castagnoli, head[4:])
-	if crc32.Update(sum, castagnoli, r.data) != binary.BigEndian.Uint32(head) {
+	if crc32.Update(sum, castagnoli, r.data) != binary.BigEndian.Uint32(head) || !w.fits(&r) {
 		return nil, nil
 	}
 	w.at += int64(len(head) + len(r.data))
 	return &r, nil
+}
+
+// fits reports whether a record that was read writes whole pages, none of them beyond those that its meta page, the
+// last one, knows.
+func (w *wal) fits(r *record) bool {
+	size := int64(w.pageSize)
+	m, err := readMeta(bytes.NewReader(r.data), int64(len(r.data))-r.pages[len(r.pages)-1].size)
+	if err != nil || m.pageSize != w.pageSize {
+		return false
+	}
+	return !slices.ContainsFunc(r.pages, func(p page) bool {
+		return p.at%size != 0 || p.size%size != 0 || uint64((p.at+p.size)/size) > m.high //nolint:gosec // next has checked them
+	})
 }
 
 // records yields the records from the first one on.
@@ -295,22 +309,26 @@ func (w *wal) records() iter.Seq2[*record, error] {
 }
 
 // replay writes what the log has to the file, whose meta pages have at most the transaction newest.
-func (w *wal) replay(f *os.File, newest uint64) error {
+func (w *wal) replay(f *file, newest uint64) error {
 	first, last := uint64(0), uint64(0)
+	var from, to int64 // the last record
 	for r, err := range w.records() {
 		if err != nil {
 			return err
 		}
 		last = r.txid
-		if first == 0 {
-			first = last
+		if from, to = to, w.at; first == 0 {
+			first, from = last, walStart
 		}
 	}
 	switch {
 	case first > newest+1:
-		return fmt.Errorf("it has the transactions until %d, and its log %s those from %d on", newest, w.path, first)
+		return fmt.Errorf("it has the transactions until %d, and its log %s those from %d on", newest, w.f.path, first)
 	case first > 0 && last < newest:
-		return fmt.Errorf("it has the transactions until %d, and its log %s only those until %d", newest, w.path, last)
+		return fmt.Errorf("it has the transactions until %d, and its log %s only those until %d", newest, w.f.path, last)
+	}
+	if err := w.syncLast(from, to); err != nil {
+		return err
 	}
 	for r, err := range w.records() {
 		if err != nil {
@@ -323,93 +341,84 @@ func (w *wal) replay(f *os.File, newest uint64) error {
 	return nil
 }
 
-// settle makes a file durable in which all transactions are, such that it needs no log, and removes the log. If that
-// is not durable, the log is ignored.
-func settle(f *os.File, path string, pageSize int, sync func(string, func() error) error) error {
-	syncFile := func() error { return sync(path, func() error { return fdatasync(f) }) }
-	err := syncFile()
+// syncLast makes the last record durable. Its writer may have been killed before it synced it, or its sync failed: then
+// no other sync writes it, unless it is written again.
+func (w *wal) syncLast(from, to int64) error {
+	last := make([]byte, to-from)
+	_, err := w.f.ReadAt(last, from)
 	if err == nil {
-		err = setMarks(f, pageSize, make([]byte, markSize))
+		_, err = w.f.WriteAt(last, from)
 	}
 	if err == nil {
-		err = syncFile()
-	}
-	if err == nil {
-		err = os.Remove(path + walSuffix)
+		err = w.f.sync()
 	}
 	return err
 }
 
-// marksOf returns the ids behind the meta pages, none for a file that needs no log.
-func marksOf(f io.ReaderAt, pageSize int) (ids [][]byte, err error) {
-	for _, at := range []int64{markAt, int64(pageSize) + markAt} {
+// settle makes a file durable in which all transactions are, such that it needs no log, and removes the log.
+func settle(f *file, pageSize int) error {
+	err := f.sync()
+	if err == nil {
+		err = unmark(f, pageSize)
+	}
+	return err
+}
+
+// unmark makes the meta pages durable, such that the file needs no log, and removes the log, which may be there. If
+// that is not durable, the log is ignored. It writes to the meta pages in any case: no sync writes a page for which
+// another one failed, unless it is written again.
+func unmark(f *file, pageSize int) error {
+	err := setMarks(f, pageSize, make([]byte, markSize))
+	if err == nil {
+		err = f.sync()
+	}
+	if err == nil {
+		err = os.Remove(f.path + walSuffix) //nolint:gosec // as above
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// marksOf returns the ids behind the meta pages, and the meta page of the last transaction. There are no ids where the
+// file needs no log, or its structure is wrong, as the reader of the structure will say.
+func marksOf(f io.ReaderAt) (ids [][]byte, last meta, err error) {
+	if last, err = readMetas(f); errors.Is(err, errOdd) {
+		return nil, last, nil
+	}
+	for _, at := range []int64{markAt, int64(last.pageSize) + markAt} {
 		id := make([]byte, markSize)
-		if _, err := f.ReadAt(id, at); err != nil {
-			return nil, cutOff(err)
+		if err == nil {
+			_, err = f.ReadAt(id, at)
 		}
 		if !bytes.Equal(id, make([]byte, markSize)) {
 			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return ids, last, err
 }
 
 // replay makes a file whole that was not closed, so that it needs no log. It needs the lock of the file.
-func replay(f *os.File, path string, sync func(string, func() error) error) error {
-	last, err := readMetas(f)
-	if errors.Is(err, errOdd) { // as the reader of the structure will say
-		return nil
-	}
-	if err != nil {
+func replay(f *file) error {
+	ids, last, err := marksOf(f)
+	if err != nil || len(ids) == 0 {
 		return err
 	}
-	ids, err := marksOf(f, last.pageSize)
-	if err != nil {
-		return err
-	}
-	w, err := openWAL(path + walSuffix)
+	w, err := openWAL(f.d)
 	if w != nil {
-		defer func() { _ = w.close() }() // it was only read
+		defer func() { _ = w.close() }() // it is synced
 	}
-	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case len(ids) == 0 && missing:
-		return nil
-	case len(ids) == 0: // it was closed, or is a copy; that may not be durable yet
-		return settle(f, path, last.pageSize, sync)
-	case missing:
-		return fmt.Errorf("it was not closed, and %s, the log with its last transactions, is not there", path+walSuffix)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("it was not closed, and %s, the log with its last transactions, is not there", f.path+walSuffix)
 	case err != nil:
 		return err
 	case !slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, w.id) }):
-		return fmt.Errorf("the log beside it, %s, belongs to another file", w.path)
-	}
-	// A process may have been killed before it synced its last record.
-	if err := w.sync(sync); err != nil {
-		return err
+		return fmt.Errorf("the log beside it, %s, belongs to another file", w.f.path)
 	}
 	if err := w.replay(f, last.txid); err != nil {
 		return err
 	}
-	return settle(f, path, last.pageSize, sync)
-}
-
-// needsReplay reports whether there is a log, or the file says that there should be one.
-func needsReplay(path string) (bool, error) {
-	f, err := os.Open(path) //nolint:gosec // the caller names the file
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if _, err := os.Stat(path + walSuffix); !errors.Is(err, fs.ErrNotExist) {
-		return true, err
-	}
-	last, err := readMetas(f)
-	if errors.Is(err, errOdd) { // as above
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	ids, err := marksOf(f, last.pageSize)
-	return len(ids) > 0, err
+	return settle(f, last.pageSize)
 }

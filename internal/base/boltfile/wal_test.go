@@ -2,22 +2,28 @@ package boltfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // content is everything that a file holds.
-func content(t *testing.T, d *DB) map[string]string {
-	all, err := Read(d, func(tx *Tx) map[string]string {
+func content(d *DB) (map[string]string, error) {
+	return Read(d, func(tx *Tx) map[string]string {
 		all := map[string]string{}
 		for _, name := range [][]byte{small, large} {
 			for k, v := range tx.Bucket(name).From(nil) {
@@ -26,44 +32,59 @@ func content(t *testing.T, d *DB) map[string]string {
 		}
 		return all
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	return all
 }
 
 func noSync(string, func() error) error { return nil }
 
-// sector is what a disk writes as a whole.
-const sector = 512
+const (
+	sector    = 512  // what a disk writes as a whole
+	cachePage = 4096 // what a system writes as a whole
+)
 
 const inTurn = -1
 
-// onDisk is what a disk may have of a file: any sector as it was when the file was synced, or as it was at any
-// time since.
+// onDisk is what a disk may have of a file. A page to which something was written since it was synced may have any
+// sector as it is on the disk, or as it was at any time since.
 type onDisk struct {
-	versions [][]byte // the first one is the synced one; nil: the file is missing
-	lasting  bool     // its name is synced
+	disk     []byte   // nil: the file is missing
+	versions [][]byte // what it was since it was synced, and last what it is; nil: missing
+	written  map[int]bool
+	lasting  bool // its name is synced
 }
 
 // disk notes what is written to a file and its log between syncs.
 type disk struct {
 	path  string
 	files map[string]*onDisk
-	cut   func() error // called before each sync has ended
+	cut   func() error            // called before each sync has ended
+	fails func(path string) error // called in each sync and some writes; nil: none fails
+	rng   *rand.Rand
 }
 
-func newDisk(t *testing.T, path string) *disk {
+func newDisk(t *testing.T, path string, rng *rand.Rand) *disk {
 	t.Helper()
-	d := &disk{path: path, files: map[string]*onDisk{}}
+	d := &disk{path: path, files: map[string]*onDisk{}, rng: rng}
 	for _, name := range []string{path, path + walSuffix} {
 		b, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		d.files[name] = &onDisk{[][]byte{b}, true}
+		d.files[name] = &onDisk{disk: b, versions: [][]byte{b}, written: map[int]bool{}, lasting: true}
 	}
 	return d
+}
+
+// writes notes a write, also one of what is there already. It may fail.
+func (d *disk) writes(path string, at int64, size int) error {
+	if d.fails != nil && d.rng.IntN(10) == 0 {
+		if err := d.fails(path); err != nil {
+			return err
+		}
+	}
+	for page := int(at) / cachePage; page*cachePage < int(at)+size; page++ {
+		d.files[path].written[page] = true
+	}
+	return nil
 }
 
 // look notes what the files are now.
@@ -73,16 +94,26 @@ func (d *disk) look() error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if last := f.versions[len(f.versions)-1]; last == nil && b != nil {
+		last := f.versions[len(f.versions)-1]
+		if last == nil && b != nil {
 			f.lasting = false
 		} else if bytes.Equal(b, last) && (b == nil) == (last == nil) {
 			continue
+		}
+		for at := 0; at < max(len(b), len(last)); at += cachePage {
+			if !bytes.Equal(part(b, at, cachePage), part(last, at, cachePage)) {
+				f.written[at/cachePage] = true
+			}
 		}
 		f.versions = append(f.versions, b)
 	}
 	return nil
 }
 
+func part(b []byte, at, size int) []byte { return b[min(at, len(b)):min(at+size, len(b))] }
+
+// sync makes a file or the names in its folder last, or fails. Then the disk has some of what was written, and the
+// system calls all of it written.
 func (d *disk) sync(path string, _ func() error) error {
 	if err := d.look(); err != nil {
 		return err
@@ -92,20 +123,40 @@ func (d *disk) sync(path string, _ func() error) error {
 			return err
 		}
 	}
-	if f := d.files[path]; f != nil {
-		f.versions = f.versions[len(f.versions)-1:]
-		return nil
+	failed := error(nil)
+	if d.fails != nil {
+		failed = d.fails(path)
 	}
-	for _, f := range d.files { // the folder was synced
-		f.lasting = true
+	f := d.files[path]
+	switch {
+	case f == nil && failed == nil: // the folder
+		for _, f := range d.files {
+			f.lasting = true
+		}
+	case f != nil:
+		last := f.versions[len(f.versions)-1]
+		next := make([]byte, len(last))
+		copy(next, f.disk)
+		for page := range f.written {
+			for at := page * cachePage; at < (page+1)*cachePage; at += sector {
+				from := last
+				if failed != nil {
+					from = append([][]byte{f.disk}, f.versions...)[d.rng.IntN(len(f.versions)+1)]
+				}
+				clear(part(next, at, sector))
+				copy(part(next, at, sector), part(from, at, sector))
+			}
+		}
+		f.disk, f.versions = next, [][]byte{last}
+		clear(f.written)
 	}
-	return nil
+	return failed
 }
 
 // mix returns what a disk may have of the file when the power is cut; nil: nothing. Newest is the share of sectors
 // that are as they were last; inTurn: those of the first part are as they were when the file was synced.
 func (f *onDisk) mix(rng *rand.Rand, newest float64) []byte {
-	versions := f.versions
+	versions := append([][]byte{f.disk}, f.versions...)
 	turn, at := rng.IntN(len(versions[len(versions)-1])/sector+1)*sector, 0
 	pick := func() []byte {
 		if newest == inTurn && at < turn {
@@ -128,9 +179,11 @@ func (f *onDisk) mix(rng *rand.Rand, newest float64) []byte {
 	}
 	mix := make([]byte, len(whole))
 	for ; at < len(mix); at += sector {
-		if from := pick(); at < len(from) {
-			copy(mix[at:min(at+sector, len(mix))], from[at:])
+		from := f.disk
+		if f.written[at/cachePage] {
+			from = pick()
 		}
+		copy(part(mix, at, sector), part(from, at, sector))
 	}
 	return mix
 }
@@ -143,52 +196,135 @@ func TestPowerCut(t *testing.T) {
 	}
 	outcomes := map[string]int{}
 	for seed := range max(1, uint64(*flips)/80) {
-		rng := rand.New(rand.NewPCG(seed, 17))
-		path := filepath.Join(t.TempDir(), "file.db")
-		o := options()
-		o.MaxLog = 250 << 10
-		if err := open(t, path, o).Close(); err != nil { // bbolt syncs what it makes
-			t.Fatal(err)
-		}
-		noted := newDisk(t, path)
-		o.syncs = noted.sync
-		var d *DB
-		all := map[string]string{}
-		cuts := func(was, goes map[string]string) error {
-			for _, newest := range []float64{1, 0, 0.5, 0.8, 0.95, inTurn, inTurn} {
-				outcome, err := afterCut(t, rng, noted.files, path, newest, was, goes)
-				if err != nil {
-					return fmt.Errorf("newest %v: %w", newest, err)
-				}
-				outcomes[outcome]++
-			}
-			return nil
-		}
-		for n := range 30 {
-			was, goes := all, maps.Clone(all)
-			noted.cut = func() error { return cuts(was, goes) }
-			if n%4 == 0 {
-				d = open(t, path, o)
-			}
-			err := d.Update(func(tx *Tx) error { return change(tx, rng, goes, n) })
-			if all = goes; err == nil {
-				err = errors.Join(noted.look(), cuts(all, all)) // it is acknowledged
-			}
-			if n%4 == 2 && err == nil {
-				noted.cut = func() error { return cuts(all, all) }
-				err = errors.Join(d.Wipe(), noted.look(), cuts(all, all))
-			}
-			if n%4 == 3 && err == nil {
-				err = errors.Join(d.Close(), noted.look(), cuts(all, all))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		powerCuts(t, rand.New(rand.NewPCG(seed, 17)), nil, []float64{1, 0, 0.5, 0.8, 0.95, inTurn, inTurn}, outcomes)
 	}
 	t.Log(outcomes)
 	if outcomes["nothing"] < 50 || outcomes["all"] < 50 {
 		t.Errorf("of the transactions that were cut off, the files hold %v: too few of a kind", outcomes)
+	}
+}
+
+// The same holds where writes and syncs have failed before. A sync that fails loses what was not written. What can be read
+// is durable also then, and what failed without doubt is not there.
+func TestPowerCutAfterErrors(t *testing.T) {
+	if memory := "/dev/shm"; writable(memory) {
+		t.Setenv("TMPDIR", memory)
+	}
+	outcomes := map[string]int{}
+	for seed := range 2 * max(1, uint64(*flips)/80) {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		fails := func(path string) error {
+			oneIn := 20
+			if seed%2 == 0 { // of the log more often, and of nothing else
+				oneIn = 6
+				if !strings.HasSuffix(path, walSuffix) {
+					return nil
+				}
+			}
+			switch rng.IntN(oneIn) {
+			case 0:
+				outcomes["no space"]++
+				return syscall.ENOSPC
+			case 1:
+				outcomes["input/output error"]++
+				return syscall.EIO
+			}
+			return nil
+		}
+		powerCuts(t, rng, fails, []float64{0, 0.7}, outcomes)
+	}
+	t.Log(outcomes)
+	for _, what := range []string{"nothing", "all", "stored", "not stored"} {
+		if outcomes[what] == 0 {
+			t.Errorf("the outcome %q did not come", what)
+		}
+	}
+}
+
+// powerCuts writes to a file, and cuts the power at each sync.
+func powerCuts(t *testing.T, rng *rand.Rand, fails func(string) error, shares []float64, outcomes map[string]int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.db")
+	o := options()
+	o.MaxLog = 250 << 10
+	if err := open(t, path, o).Close(); err != nil { // bbolt syncs what it makes
+		t.Fatal(err)
+	}
+	noted := newDisk(t, path, rng)
+	noted.fails = fails
+	o.syncs, o.writes = noted.sync, noted.writes
+	all := map[string]string{}
+	was, goes := all, all // the file holds one of them
+	wrong := error(nil)
+	noted.cut = func() error {
+		for _, newest := range shares {
+			outcome, err := afterCut(t, rng, noted.files, path, newest, was, goes)
+			if err != nil {
+				wrong = cmp.Or(wrong, fmt.Errorf("newest %v: %w", newest, err))
+			}
+			outcomes[outcome]++
+		}
+		return wrong
+	}
+	may := func(what string, err error) { // it fails only where a sync does
+		t.Helper()
+		if err != nil && fails != nil && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOSPC)) {
+			outcomes[what]++
+		} else if err != nil {
+			t.Fatal(what, ": ", err)
+		}
+		if wrong != nil {
+			t.Fatal(what, ": ", wrong)
+		}
+	}
+	settled := func() { // the file holds this and nothing else
+		t.Helper()
+		was, goes = all, all
+		may("cut off", errors.Join(noted.look(), noted.cut()))
+	}
+	var d *DB
+	for n := range 30 {
+		for d == nil {
+			again, err := Open(path, o)
+			if may("not opened", err); err != nil {
+				continue
+			}
+			if all, err = content(again); err != nil || !maps.Equal(all, was) && !maps.Equal(all, goes) {
+				t.Fatalf("opened again, the file holds %d records, %v; want the %d of before or the %d of after", len(all), err, len(was), len(goes))
+			}
+			d = again
+			t.Cleanup(func() { _ = again.Close() })
+			settled()
+		}
+		goes = maps.Clone(all)
+		err := d.Update(func(tx *Tx) error {
+			goes = maps.Clone(all) // it may be called again
+			return change(tx, rng, goes, n)
+		})
+		switch may("not stored", err); {
+		case err == nil:
+			outcomes["stored"]++
+			all = goes
+		case MayBeStored(err):
+			outcomes["perhaps stored"]++
+			if shown, err := content(d); err == nil && maps.Equal(shown, goes) {
+				all = goes
+			} else if err != nil {
+				_ = d.Close() // the error was seen
+				d = nil
+				continue
+			}
+		}
+		settled()
+		if n%4 == 2 {
+			may("not wiped", d.Wipe())
+			settled()
+		}
+		if n%4 == 3 || d.Ready() != nil {
+			may("not closed", d.Close())
+			d = nil
+			settled()
+		}
 	}
 }
 
@@ -216,7 +352,10 @@ func afterCut(t *testing.T, rng *rand.Rand, files map[string]*onDisk, from strin
 		if err != nil {
 			return "", err
 		}
-		now := content(t, d)
+		now, err := content(d)
+		if err != nil {
+			return "", err
+		}
 		switch {
 		case n == 1 && maps.Equal(now, got):
 			return outcome, errors.Join(d.Close(), os.Remove(path))
@@ -357,6 +496,9 @@ func TestFileAndLogBelongTogether(t *testing.T) {
 	} {
 		path := place(t, tt.file, tt.log)
 		_, checkErr := Check(path, options(), func(_, key []byte) { t.Errorf("%s: %s is damaged", tt.name, key) }, nil)
+		if left, err := os.ReadFile(path + walSuffix); bytes.Equal(tt.file, whole) && !bytes.Equal(left, tt.log) {
+			t.Errorf("%s: after Check the log has %d bytes, %v", tt.name, len(left), err)
+		}
 		d, err := Open(path, options())
 		if tt.want != "" {
 			for _, err := range []error{checkErr, err} {
@@ -467,7 +609,7 @@ func TestLogStaysAfterAFailedClose(t *testing.T) {
 			return sync()
 		})
 		err := d.Close()
-		if _, missing := os.Stat(path + walSuffix); missing != nil {
+		if _, missing := os.Stat(path + walSuffix); err == nil || missing != nil {
 			t.Errorf("a sync of %s fails: Close: %v, the log: %v", name, err, missing)
 		}
 		again := open(t, path, options())
@@ -508,18 +650,241 @@ func TestReplaySyncsFirst(t *testing.T) {
 	}
 }
 
+// Where there can be no log, transactions go to the file. A large one does that as well, and gives back the room that
+// the log had.
+func TestWithoutLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	if err := os.MkdirAll(filepath.Join(path+walSuffix, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, map[string][]byte{"small/a": []byte("1")})
+	if err := errors.Join(d.Close(), os.RemoveAll(path+walSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, path, options())
+	wantValue(t, d, "1")
+	for n := range 10 {
+		write(t, d, map[string][]byte{"small/a": {byte('a' + n)}})
+	}
+	write(t, d, map[string][]byte{"small/a": []byte("2"), "large/b": make([]byte, recordMax+1)})
+	if log, err := os.Stat(path + walSuffix); err != nil || log.Size() != walStart+walBlock {
+		t.Errorf("after a large transaction the log is %v, %v", log, err)
+	}
+	wantValue(t, d, "2")
+}
+
+// Where the disk is too full for the log, a transaction does without it.
+func TestNoRoomForTheLog(t *testing.T) {
+	path, full := filepath.Join(t.TempDir(), "a.db"), false
+	o := options()
+	o.writes = func(to string, _ int64, _ int) error {
+		if full && to == path+walSuffix {
+			full = false
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	d := open(t, path, o)
+	for _, v := range []string{"1", "2", "3"} {
+		full = v != "2"
+		write(t, d, map[string][]byte{"small/a": []byte(v)})
+		if v != "2" && full {
+			t.Errorf("nothing was written to the log")
+		}
+	}
+	wantValue(t, d, "3")
+}
+
+// A sync that fails in Wipe is as bad as one of a commit.
+func TestWipeFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	for cause, lasts := range map[error]bool{syscall.EIO: true, syscall.ENOSPC: false} {
+		for fails := range 3 {
+			d := open(t, path, options())
+			write(t, d, map[string][]byte{"small/a": []byte("v")})
+			syncs := 0
+			d.InterceptSync(func(_ string, sync func() error) error {
+				if syncs++; syncs == fails+1 {
+					return cause
+				}
+				return sync()
+			})
+			if err := d.Wipe(); !errors.Is(err, cause) {
+				t.Errorf("sync %d fails: %v", fails, err)
+			}
+			d.InterceptSync(nil)
+			if err := d.Ready(); errors.Is(err, cause) != lasts {
+				t.Errorf("after sync %d has failed with %v: %v", fails, cause, err)
+			}
+			if d.db.wal != nil {
+				t.Errorf("after sync %d has failed with %v, the file was not opened again", fails, cause)
+			}
+			wantValue(t, d, "v")
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A file that is in use is not touched.
+func TestInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	for _, v := range []string{"1", "2"} {
+		write(t, d, map[string][]byte{"small/a": []byte(v)})
+		if _, err := Open(path, options()); !errors.Is(err, ErrLocked) {
+			t.Error(err)
+		}
+		if _, err := Check(path, options(), nil, nil); !errors.Is(err, ErrLocked) {
+			t.Error(err)
+		}
+	}
+	file, err := os.ReadFile(path)
+	log, err2 := os.ReadFile(path + walSuffix)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, open(t, place(t, file, log), options()), "2")
+}
+
+// Open waits for another process. If that one is killed, Open has all that it wrote.
+func TestOtherProcessIsKilled(t *testing.T) {
+	const name = "BOLTFILE_OF_THE_OTHER_PROCESS"
+	if path := os.Getenv(name); path != "" {
+		d := open(t, path, options())
+		write(t, d, map[string][]byte{"small/a": []byte("at first")})
+		fmt.Println("opened")
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		write(t, d, map[string][]byte{"small/a": []byte("of the other process")})
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	path := filepath.Join(t.TempDir(), "a.db")
+	if err := open(t, path, options()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range []bool{false, true} {
+		other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		other.Env = append(os.Environ(), name+"="+path)
+		out, err := other.StdoutPipe()
+		in, err2 := other.StdinPipe()
+		if err := errors.Join(err, err2, other.Start()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(300*time.Millisecond, func() { _ = in.Close() }) // Open waits by now
+		o := options()
+		o.Wait = 30 * time.Second
+		if check {
+			_, err := Check(path, o, func(_, key []byte) { t.Errorf("%s is damaged", key) }, func(tx *Tx) error {
+				if got := tx.Bucket(small).Get([]byte("a")); string(got) != "of the other process" {
+					t.Errorf("Check sees %q", got)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		} else {
+			d := open(t, path, o)
+			wantValue(t, d, "of the other process")
+			if ids, _, err := marksOf(d.db.file); err != nil || len(ids) > 0 {
+				t.Errorf("the file was opened with the marks %x, %v", ids, err)
+			}
+			if err := errors.Join(d.Update(func(tx *Tx) error { return tx.Bucket(small).Delete([]byte("a")) }), d.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := other.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Error(err)
+		}
+	}
+}
+
+// Another process may open the file and be killed after a look at it, and before it is locked.
+func TestKilledBeforeTheLock(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	path, calls := filepath.Join(t.TempDir(), "a.db"), 0
+	err := (&DB{path: path}).whole(func() (io.ReaderAt, func() error, error) {
+		if calls++; calls == 1 {
+			err := errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+walSuffix, log, 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := os.Open(path)
+		return f, f.Close, err
+	})
+	if err != nil || calls != 2 {
+		t.Errorf("it was opened %d times, %v", calls, err)
+	}
+	wantValue(t, open(t, path, options()), "value     2")
+}
+
+// A record that would write anywhere but to whole pages that its meta page knows is not one.
+func TestRecordsThatDoNotFit(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	m, err := readMetas(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(m.pageSize)
+	for _, tt := range []struct {
+		name string
+		at   int64
+		size int
+		meta []byte
+		fits bool
+	}{
+		{"good", 2 * size, m.pageSize, file[:size], true},
+		{"the last page", int64(m.high-1) * size, m.pageSize, file[:size], true},
+		{"beyond the end", int64(m.high) * size, m.pageSize, file[:size], false},
+		{"across the end", int64(m.high-1) * size, 2 * m.pageSize, file[:size], false},
+		{"far beyond it", math.MaxInt64 / size * size, m.pageSize, file[:size], false},
+		{"not at a page", 2*size + 512, m.pageSize, file[:size], false},
+		{"no whole page", 2 * size, 512, file[:size], false},
+		{"no meta page", 2 * size, m.pageSize, make([]byte, size), false},
+	} {
+		w, err := openWAL(&DB{path: place(t, file, log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := record{txid: m.txid, meta: tt.meta}
+		r.add(make([]byte, tt.size), tt.at)
+		if err := errors.Join(w.f.os.Truncate(walStart), w.write(&r)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.next(); (got != nil) != tt.fits || err != nil {
+			t.Errorf("%s: %v, %v", tt.name, got != nil, err)
+		}
+		_ = w.close() // it was only read
+	}
+}
+
 // Whatever records a log has, reading them ends, and takes no more memory than a record may.
 func FuzzLog(f *testing.F) {
-	f.Add([]byte{}, true)
-	f.Add(make([]byte, walBlock), true)
-	r := record{txid: 7, meta: make([]byte, 4096), metaAt: 4096}
-	r.add(bytes.Repeat([]byte{1}, 8192), 3*4096)
-	f.Add(r.head(nil), true)
-	f.Add(slices.Concat(r.head(nil), r.data, r.meta), false)
-	w, err := createWAL(filepath.Join(f.TempDir(), "log"), 4096, noSync)
+	path := filepath.Join(f.TempDir(), "file")
+	d, err := Open(path, options())
 	if err != nil {
 		f.Fatal(err)
 	}
+	b, err := os.ReadFile(path)
+	if err := errors.Join(err, d.Close()); err != nil {
+		f.Fatal(err)
+	}
+	w, err := createWAL(d, 4096)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{}, true)
+	f.Add(make([]byte, walBlock), true)
+	r := record{txid: 7, meta: b[4096:8192], metaAt: 4096}
+	r.add(bytes.Repeat([]byte{1}, 8192), 2*4096)
+	f.Add(r.head(nil), true)
+	f.Add(slices.Concat(r.head(w.id), r.data, r.meta), false)
 	f.Cleanup(func() { _ = w.close() })
 	f.Fuzz(func(t *testing.T, b []byte, sign bool) {
 		if len(b) >= recordHead && sign { // so that more than the checksum is read
@@ -527,7 +892,7 @@ func FuzzLog(f *testing.F) {
 			binary.BigEndian.PutUint32(b, crc32.Update(sum, castagnoli, b[4:]))
 		}
 		w.at = walStart
-		if err := w.f.Truncate(walStart); err != nil {
+		if err := w.f.os.Truncate(walStart); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.f.WriteAt(b, walStart); err != nil {
