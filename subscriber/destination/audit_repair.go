@@ -75,7 +75,7 @@ func (a *audit) foundExtra(url string, f file) {
 
 // findStrays finds the files of a folder that belong to no resource.
 func (a *audit) findStrays(ctx context.Context, dir string) error {
-	return fs.WalkDir(a.c.tree.root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(walkFS{a.c.tree.root.FS()}, dir, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -230,6 +231,34 @@ func TestSyncAndAudit(t *testing.T) {
 		t.Errorf("%v %+v", err, a)
 	}
 	s.same(dir)
+}
+
+// An audit finds what is beside the files of resources in all folders, and follows no links.
+func TestAuditFindsStrays(t *testing.T) {
+	s, dir, outside := newSource(t), t.TempDir(), t.TempDir()
+	s.put("d/e/1.txt", "body", 0)
+	s.put("f", "body", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := errors.Join(
+		os.WriteFile(filepath.Join(outside, "1"), nil, 0o600), os.Symlink(outside, at("d/link")), os.WriteFile(at("d/e/stray"), nil, 0o600),
+		os.MkdirAll(at("g/h"), 0o700), os.WriteFile(at("g/h/stray"), nil, 0o600), os.Mkdir(at("g/empty"), 0o700),
+		os.Remove(at("f")), os.Mkdir(at("f"), 0o700), os.WriteFile(at("f/stray"), nil, 0o600), // a folder in place of a file
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.Audit(t.Context(), false)
+	var got []string
+	for _, f := range a.Findings {
+		got = append(got, f.What+" "+f.Path)
+	}
+	if want := []string{"missing f", "extra d/e/stray", "extra d/link", "extra f/stray", "extra g/h/stray"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", err, got, want)
+	}
 }
 
 // read is a file of a copy; empty: there is none.

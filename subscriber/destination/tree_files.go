@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -70,6 +73,33 @@ func sizeIn(root *os.Root, p string) (int64, bool) {
 		return 0, false
 	}
 	return info.Size(), true
+}
+
+// walkFS is the files of an os.Root for a walk, which needs names and types only. The ReadDir of an
+// os.Root also reads the details of each file, which takes longer than all the rest of the walk.
+type walkFS struct{ fs.FS }
+
+// ReadDir implements fs.ReadDirFS. The entries have no Info: it would not stay within the root.
+func (w walkFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	in, err := w.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Dup(int(in.(*os.File).Fd())) //nolint:errcheck // an os.Root opens nothing else
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, &fs.PathError{Op: "dup", Path: name, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), name) // the same folder, opened within the root, as a plain file
+	defer func() { _ = dir.Close() }()
+	entries, err := dir.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 // recordedHash returns the recorded hash of the file of a resource; empty: there is none that can
