@@ -18,8 +18,8 @@ func absent(set, url string) desired {
 // suspiciously many. Files from changes after the list stay.
 func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
 	var extra []desired
-	for url, changed := range r.state.listedBy(set.name) {
-		if _, ok := listed[keyOf(url)]; !ok && !changed.After(at) {
+	for url, changed := range r.state.listedBy(set.name, listed) {
+		if !changed.After(at) {
 			extra = append(extra, absent(set.name, url))
 		}
 	}

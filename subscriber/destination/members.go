@@ -143,7 +143,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 		}
 		s.log.Warn("the Source does not name a set any more; the copy deletes resources that no other set lists", "event", "set_gone", "set", name)
 		var wants []desired
-		for url := range s.state.listedBy(name) {
+		for url := range s.state.listedBy(name, nil) {
 			wants = append(wants, absent(name, url))
 		}
 		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", nil); err != nil || s.o.DryRun {
@@ -165,15 +165,20 @@ func (s *state) changesMembership(url string, what *membershipChange) bool {
 }
 
 // listedBy yields the resources that a set lists, and those whose deletion by the set is delayed,
-// with the time of the last change that said so.
-func (s *state) listedBy(set string) iter.Seq2[string, time.Time] {
+// with the time of the last change that said so. It passes over those in but, and does not decode
+// the records of their files.
+func (s *state) listedBy(set string, but map[key]struct{}) iter.Seq2[string, time.Time] {
+	wanted := func(url string) bool {
+		_, known := but[keyOf(url)]
+		return !known
+	}
 	return func(yield func(string, time.Time) bool) {
-		for url, f := range s.listedFiles() {
+		for url, f := range s.listedFilesIf(func(_ *boltfile.Tx, url string, _ []byte) bool { return wanted(url) }) {
 			if at, ok := f.members[set]; ok && !yield(url, at) {
 				return
 			}
 		}
-		for url, f := range s.failures() {
+		for url, f := range failedTable.some(s, wanted) {
 			_, is := s.file(url)
 			at, ok := s.members(url)[set]
 			held := f.Held && f.Set == set && !ok
