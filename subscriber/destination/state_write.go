@@ -154,7 +154,13 @@ func (w *writer) store(url string, r record, fold func(string) string) {
 	for set := range m {
 		goneTable.delete(w, deletionKey(set, url))
 	}
-	if m.equal(recordedMembers(w.Tx, url)) {
+	implied := members{}
+	if r.file != nil { // it was just written: decoding it would cost half of the transaction
+		implied[r.file.Set] = r.file.ChangedAt
+	} else {
+		implied = recordedMembers(w.Tx, url)
+	}
+	if m.equal(implied) {
 		membersTable.delete(w, url)
 	} else {
 		membersTable.put(w, url, m)
