@@ -60,7 +60,7 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 			return file{}, err
 		}
 	}
-	p, err := ft.tree.assign(w.url)
+	p, empty, err := ft.tree.assign(w.url)
 	if err != nil {
 		return file{}, &refusedError{err}
 	}
@@ -70,8 +70,10 @@ func (ft *fetcher) fetch(ctx context.Context, w desired) (f file, err error) {
 		}
 	}()
 	first := ft.prefer.apply(w)
-	if f, ok := ft.adopt(ctx, first, p); ok {
-		return f, nil
+	if !empty {
+		if f, ok := ft.adopt(ctx, first, p); ok {
+			return f, nil
+		}
 	}
 	if err := ft.tooLarge(first); err != nil {
 		return file{}, err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -69,13 +70,13 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*par
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
 	p := &partial{fetcher: ft, name: partialName(w.url), old: ft.tree.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
-	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
+	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC | syscall.O_NONBLOCK // as hashFileIn
 	if resume {
 		if raw, err := ft.tree.root.ReadFile(p.name + notes); err == nil {
 			p.noted = true
 			size, ok := ft.tree.size(p.name)
 			if json.Unmarshal(raw, &p.from) == nil && p.from.URL == address && p.from.ETag != "" && ok && (w.length < 0 || size < w.length) {
-				p.have, how = size, os.O_RDWR|os.O_CREATE
+				p.have, how = size, how&^os.O_TRUNC
 			}
 		}
 	}

@@ -140,7 +140,8 @@ func (r *reconciler) removeOne(res *result, f *failure) {
 // bringOne fetches a resource, unless it is in sync.
 func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	as := r.fetcher.prefer.apply(res.desired)
-	if have, there := r.isInStep(as); there {
+	have, there := r.isInStep(as)
+	if there {
 		res.file = have
 		res.touched = r.refresh(&res.file, as)
 		return
@@ -150,7 +151,7 @@ func (r *reconciler) bringOne(ctx context.Context, res *result) {
 		res.file.Length = max(0, as.length)
 		return
 	}
-	before := r.tree.recordedHash(res.desired)
+	before := r.tree.recordedHash(have, res.desired)
 	res.file, res.err = r.fetcher.fetch(ctx, res.desired)
 	res.err = r.fetcher.explainPast(res.err)
 	res.file.ChangedAt, res.file.Via = res.changedAt, res.via
@@ -181,8 +182,8 @@ func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 	return touched
 }
 
-// isInStep reports whether a resource is in the copy as it is wanted, without reading the
-// file. The time of modification does not count for a change that has a time: the change
+// isInStep returns the record of a resource, and reports whether it is in the copy as it is wanted,
+// without reading the file. The time of modification does not count for a change that has a time: the change
 // may have kept it. It counts for a change without a time, because lists of such changes
 // are applied again when their beginning changes.
 func (r *reconciler) isInStep(w desired) (file, bool) {

@@ -90,7 +90,8 @@ func (t *tree) renamed(url string, f file) (string, error) {
 	}
 	t.placing.Lock()
 	defer t.placing.Unlock()
-	return t.assignNew(url)
+	p, _, err := t.assignNew(url)
+	return p, err
 }
 
 // move renames a file of the copy. If it does not exist or is not a file, the next run fetches

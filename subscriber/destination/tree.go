@@ -1,7 +1,9 @@
 package destination
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -101,21 +103,22 @@ func (t *tree) preferredPath(rawURL string) (string, error) {
 
 // assign returns the path for a URL: the one it has, or else the preferred one, or one beside it
 // if that is not free. No other URL gets the path until it is recorded, or given up with release.
-func (t *tree) assign(rawURL string) (string, error) {
+// Empty: there is nothing at the path.
+func (t *tree) assign(rawURL string) (p string, empty bool, err error) {
 	t.placing.Lock()
 	defer t.placing.Unlock()
 	if f, ok := t.state.file(rawURL); ok && t.folderAt(path.Dir(f.Path)) {
-		return f.Path, nil
+		return f.Path, false, nil
 	}
 	return t.assignNew(rawURL)
 }
 
 // assignNew is assign for a URL that must get another path than it has. The caller has locked
 // placing.
-func (t *tree) assignNew(rawURL string) (string, error) {
+func (t *tree) assignNew(rawURL string) (p string, empty bool, err error) {
 	wish, err := t.preferredPath(rawURL)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	dir := "."
 	segments := strings.Split(wish, "/")
@@ -128,12 +131,16 @@ func (t *tree) assignNew(rawURL string) (string, error) {
 	}
 	name := segments[len(segments)-1]
 	for _, name := range []string{name, beside(name, rawURL)} {
-		if p := path.Join(dir, name); t.folderAt(dir) && t.isFree(p, rawURL) {
+		p := path.Join(dir, name)
+		if !t.folderAt(dir) {
+			break
+		}
+		if free, empty := t.isFree(p, rawURL); free {
 			t.reserve(t.fold(p), rawURL)
-			return p, nil
+			return p, empty, nil
 		}
 	}
-	return "", fmt.Errorf("%s has no place in the copy: %s is taken", rawURL, wish)
+	return "", false, fmt.Errorf("%s has no place in the copy: %s is taken", rawURL, wish)
 }
 
 // folderAt reports whether there is or may be a folder at a path: no file is there, and no file
@@ -148,18 +155,18 @@ func (t *tree) folderAt(dir string) bool {
 	return t.owner(t.fold(dir)) == ""
 }
 
-// isFree reports whether a URL may get a path: no other URL has it, and nothing is below it. The
-// caller has locked placing.
-func (t *tree) isFree(p, rawURL string) bool {
+// isFree reports whether a URL may get a path: no other URL has it, and nothing is below it. Empty:
+// there is nothing at the path. The caller has locked placing.
+func (t *tree) isFree(p, rawURL string) (free, empty bool) {
 	key := t.fold(p)
 	if owner := t.owner(key); owner != "" && owner != rawURL {
-		return false
+		return false, false
 	}
 	if t.above[key] > 0 {
-		return false
+		return false, false
 	}
 	info, err := t.root.Lstat(p)
-	return (err != nil || !info.IsDir()) && !t.state.below(key)
+	return (err != nil || !info.IsDir()) && !t.state.below(key), errors.Is(err, fs.ErrNotExist)
 }
 
 // owner returns the URL that has a path, or to which it was just assigned; empty: none.

@@ -102,10 +102,9 @@ func (w walkFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// recordedHash returns the recorded hash of the file of a resource; empty: there is none that can
-// be trusted.
-func (t *tree) recordedHash(w desired) string {
-	f, _ := t.state.file(w.url)
+// recordedHash returns the hash in the record of a resource; empty: there is none that can be
+// trusted.
+func (t *tree) recordedHash(f file, w desired) string {
 	if size, ok := t.size(f.Path); !ok || size != f.Length || w.force {
 		return ""
 	}
