@@ -45,4 +45,9 @@ func TestAddPushed(t *testing.T) {
 	if urls := slices.Sorted(maps.Keys(got)); !slices.Equal(urls, []string{"deleted", "later", "of both"}) {
 		t.Errorf("%v were pushed", urls)
 	}
+	for url := range membersTable.all(s) { // the record of the file says who has the others
+		if url != "of both" {
+			t.Errorf("%s has a record of its members", url)
+		}
+	}
 }
