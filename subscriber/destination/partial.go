@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -70,7 +69,7 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*par
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
 	}
 	p := &partial{fetcher: ft, name: partialName(w.url), old: ft.tree.replaced(w, to), apart: strings.HasSuffix(to, whole), hash: resourcesync.NewHasher(of...)}
-	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC | syscall.O_NONBLOCK // as hashFileIn
+	how := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	if resume {
 		if raw, err := ft.tree.root.ReadFile(p.name + notes); err == nil {
 			p.noted = true

@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -75,8 +76,8 @@ func sizeIn(root *os.Root, p string) (int64, bool) {
 	return info.Size(), true
 }
 
-// walkFS is the files of an os.Root for a walk, which needs names and types only. The ReadDir of an
-// os.Root also reads the details of each file, which takes longer than all the rest of the walk.
+// walkFS is the files of an os.Root for a walk that needs names and types only. The ReadDir of an
+// os.Root also reads the details of each file, which takes longer than all the rest of such a walk.
 type walkFS struct{ fs.FS }
 
 // ReadDir implements fs.ReadDirFS. The entries have no Info: it would not stay within the root.
@@ -85,17 +86,12 @@ func (w walkFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Dup(int(in.(*os.File).Fd())) //nolint:errcheck // an os.Root opens nothing else
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
+	defer func() { _ = in.Close() }()                                     // it was only read
+	fd, err := unix.FcntlInt(in.(*os.File).Fd(), unix.F_DUPFD_CLOEXEC, 0) //nolint:errcheck // an os.Root opens nothing else
 	if err != nil {
 		return nil, &fs.PathError{Op: "dup", Path: name, Err: err}
 	}
-	dir := os.NewFile(uintptr(fd), name) // the same folder, opened within the root, as a plain file
+	dir := os.NewFile(uintptr(fd), name) // the same folder, no longer as one of an os.Root
 	defer func() { _ = dir.Close() }()
 	entries, err := dir.ReadDir(-1)
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
