@@ -7,7 +7,7 @@ BENCH    ?= .
 # Most tests wait for servers and processes, so more packages than cores run at once.
 PACKAGES ?= 4
 # These take longest. They start first, so that none is left alone at the end.
-LONGEST   = ./test/e2e ./store/redisstore ./internal/program/app ./delivery ./publisher/source ./test/docs
+LONGEST   = ./test/e2e ./store/redisstore ./subscriber/destination ./internal/program/app ./delivery ./publisher/source ./test/docs
 LINT      = bin/golangci-lint
 # Where the servers of Kubernetes are kept that `make kube` builds.
 KUBE     ?= $(HOME)/.cache/rshub/kubernetes

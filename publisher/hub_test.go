@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -82,18 +81,6 @@ func run(t testing.TB, p *publisher.Publisher) {
 			t.Error(err)
 		}
 	})
-}
-
-// freeAddr is an address that is free, and stays so: connections to others do not
-// come from there.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // The hub's default settings take what is published, by the topic's content alone.

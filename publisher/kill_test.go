@@ -24,6 +24,7 @@ import (
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/store/embedstore"
+	"github.com/rshub/rshub/test/ports"
 )
 
 // childEnv makes the test binary a process that publishes until it is killed.
@@ -117,7 +118,7 @@ func TestKilledPublisherSkipsAndRepeatsNothing_SRC09(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
-	o := order{Dir: filepath.Join(t.TempDir(), "outbox"), Addr: freeAddr(t)}
+	o := order{Dir: filepath.Join(t.TempDir(), "outbox"), Addr: ports.Addr()}
 	recorded := 0
 	t.Run("lives", func(t *testing.T) { // the hubs stop at its end
 		for _, dir := range dirs {

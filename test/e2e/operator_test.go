@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rshub/rshub/test/ports"
 )
 
 // What an operator does with a running hub, one story a script. Each has a
@@ -26,11 +27,7 @@ func TestOperator(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			for _, name := range []string{"HUB", "ADMIN", "READER", "OTHER"} {
-				addr, err := unusedAddr(context.Background())
-				if err != nil {
-					return err
-				}
-				e.Setenv(name, addr)
+				e.Setenv(name, ports.Addr())
 			}
 			e.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			e.Setenv("RSHUB_ADMIN_URL", "http://"+e.Getenv("ADMIN"))
@@ -63,14 +60,6 @@ func TestCommandsOfReadme(t *testing.T) {
 	if len(seen) < 15 {
 		t.Errorf("README names %d commands only", len(seen))
 	}
-}
-
-func unusedAddr(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // answers URL: waits until something there answers, and not with a server error.

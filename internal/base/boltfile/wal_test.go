@@ -196,7 +196,7 @@ func TestPowerCut(t *testing.T) {
 	}
 	outcomes := map[string]int{}
 	for seed := range max(1, uint64(*flips)/80) {
-		powerCuts(t, rand.New(rand.NewPCG(seed, 17)), nil, []float64{1, 0, 0.5, 0.8, 0.95, inTurn, inTurn}, outcomes)
+		powerCuts(t, rand.New(rand.NewPCG(seed, 17)), nil, []float64{1, 0, 0.8, inTurn}, outcomes)
 	}
 	t.Log(outcomes)
 	if outcomes["nothing"] < 50 || outcomes["all"] < 50 {
@@ -231,7 +231,7 @@ func TestPowerCutAfterErrors(t *testing.T) {
 			}
 			return nil
 		}
-		powerCuts(t, rng, fails, []float64{0, 0.7}, outcomes)
+		powerCuts(t, rng, fails, []float64{0.6}, outcomes)
 	}
 	t.Log(outcomes)
 	for _, what := range []string{"nothing", "all", "stored", "not stored"} {
@@ -283,7 +283,7 @@ func powerCuts(t *testing.T, rng *rand.Rand, fails func(string) error, shares []
 		may("cut off", errors.Join(noted.look(), noted.cut()))
 	}
 	var d *DB
-	for n := range 30 {
+	for n := range 24 {
 		for d == nil {
 			again, err := Open(path, o)
 			if may("not opened", err); err != nil {
@@ -620,8 +620,8 @@ func TestLogStaysAfterAFailedClose(t *testing.T) {
 	}
 }
 
-// A replay syncs the log before it writes to the file: a killed process may not have synced its last record. And a
-// log that its file does not need goes after a sync of the file.
+// A replay writes the last record again and syncs the log before it writes to the file: a killed process may not have
+// synced it, or its sync failed. And a log that its file does not need goes after a sync of the file.
 func TestReplaySyncsFirst(t *testing.T) {
 	file, log := killed(t, options(), 3)
 	closed := place(t, file, log)
@@ -638,9 +638,19 @@ func TestReplaySyncsFirst(t *testing.T) {
 	}{{"killed", walSuffix, file}, {"closed", "", whole}} {
 		path, first := place(t, tt.file, log), "none"
 		o := options()
+		var end int64 // of what was written to the log
+		o.writes = func(to string, at int64, size int) error {
+			if to == path+walSuffix {
+				end = at + int64(size)
+			}
+			return nil
+		}
 		o.syncs = func(of string, sync func() error) error {
 			if first == "none" {
 				first = strings.TrimPrefix(of, path)
+				if first == walSuffix && end != int64(len(log)) {
+					t.Errorf("the log was synced when it was written until %d, and has %d bytes", end, len(log))
+				}
 			}
 			return sync()
 		}
