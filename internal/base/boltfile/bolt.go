@@ -17,8 +17,8 @@ import (
 // bbolt writes the pages of a transaction to places that are free, and then the meta page that leads to them.
 // Commit lets it do so without syncs, and keeps a copy of the pages. It keeps the meta page back until the log has all
 // of them and is synced. So the file never leads to what is not durable, and who reads never sees it. What is not yet
-// synced in the file itself is in the log, from which replay writes it again after a crash. A transaction that is too
-// large for the log is made durable by direct.
+// synced in the file itself is in the log, from which replay writes it again after a crash. Where a transaction is too
+// large for the log, or there can be no log, direct makes it durable.
 //
 // The methods are for one goroutine at a time.
 type bolt struct {
@@ -26,16 +26,16 @@ type bolt struct {
 	file     *file // of db
 	pageSize int
 	maxLog   int64  // bytes
-	wal      *wal   // nil: nothing was committed since the file was opened
+	wal      *wal   // nil: there is none
 	commit   bool   // a commit is under way
 	record   record // what it wrote
 }
 
-// file is an open file. A test may be called before its writes, and in place of its syncs.
+// file is an open file. Its writes and syncs call Options.writes and DB.syncs.
 type file struct {
-	os   *os.File
-	path string
-	d    *DB
+	osFile *os.File
+	path   string
+	d      *DB
 }
 
 func (f *file) WriteAt(p []byte, at int64) (int, error) {
@@ -44,14 +44,14 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 			return 0, err
 		}
 	}
-	return f.os.WriteAt(p, at)
+	return f.osFile.WriteAt(p, at)
 }
 
-func (f *file) ReadAt(p []byte, at int64) (int, error) { return f.os.ReadAt(p, at) }
+func (f *file) ReadAt(p []byte, at int64) (int, error) { return f.osFile.ReadAt(p, at) }
 
-func (f *file) sync() error { return f.d.sync(f.path, func() error { return fdatasync(f.os) }) }
+func (f *file) sync() error { return f.d.sync(f.path, func() error { return fdatasync(f.osFile) }) }
 
-// openBolt opens and locks a file that needs no log.
+// openBolt opens and locks a file.
 func openBolt(d *DB, o *bbolt.Options, maxLog int64) (*bolt, error) {
 	b := &bolt{maxLog: maxLog}
 	openFile := o.OpenFile
@@ -163,7 +163,7 @@ func (b *bolt) startLog() (started bool, err error) {
 }
 
 // restartLog makes all that is committed durable in the file itself. Then the next record is the first of the log,
-// which is empty before: a replay of some older records would undo what came after them.
+// which is emptied before. A replay of some older records would undo what came after them.
 func (b *bolt) restartLog() error {
 	if err := b.file.sync(); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (b *bolt) wipe() error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // it changed nothing
-	info, err := b.file.os.Stat()
+	info, err := b.file.osFile.Stat()
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,10 @@ func (b *bolt) close() error {
 func (b *bolt) finish() error {
 	var err error
 	if b.wal != nil {
-		err = settle(b.file, b.pageSize)
+		err = syncAndUnmark(b.file, b.pageSize)
+		if err == nil {
+			err = os.Remove(b.wal.f.path) //nolint:gosec // the caller of Open names it
+		}
 	}
 	return errors.Join(err, b.close())
 }
@@ -239,7 +242,9 @@ func (b *bolt) finish() error {
 type hook[F any] struct{ atomic.Pointer[F] }
 
 func (h *hook[F]) set(with F) {
-	if h.Store(&with); reflect.ValueOf(with).IsNil() {
+	if reflect.ValueOf(with).IsNil() {
 		h.Store(nil)
+		return
 	}
+	h.Store(&with)
 }

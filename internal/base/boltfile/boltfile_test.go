@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -333,6 +335,108 @@ func TestNewFile(t *testing.T) {
 }
 
 // A reader that can make nothing of a value ends its transaction as a wrong checksum does,
+// Of those that make a file at the same time, one has it, and the others find it in use. Nothing else is left beside it.
+func TestMadeTogether(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "a.db")
+		var made atomic.Pointer[DB]
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				d, err := Open(path, options())
+				if err == nil && !made.CompareAndSwap(nil, d) {
+					t.Error("it was opened twice")
+				}
+				if err != nil && !errors.Is(err, ErrLocked) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if d := made.Load(); d == nil {
+			open(t, path, options()) // each has found it in use by another one that looked at it
+		} else if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+			t.Errorf("%v, %v", names, err)
+		}
+		if records, err := Check(path, options(), nil, nil); err != nil || records != 1 { // the format
+			t.Errorf("it has %d records, %v", records, err)
+		}
+	}
+}
+
+// What another process made of the file after the first look at it is refused under the lock, and the file is free then.
+func TestOtherFormatUnderTheLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	newer := options()
+	newer.Format += 6
+	if err := open(t, path, newer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&DB{path: path, o: options()}).open(); !errors.Is(err, ErrNewer) {
+		t.Error(err)
+	}
+	open(t, path, newer)
+}
+
+// A file that bbolt cannot open is not locked then.
+func TestNotOpenedIsNotLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	write(t, d, map[string][]byte{"small/a": []byte("v")})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := readMetas(bytes.NewReader(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(whole)
+	native.PutUint16(damaged[int(last.freelist)*last.pageSize+8:], 0) // it is a list of free pages no more
+	if err := os.WriteFile(path, damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&DB{path: path, o: options()}).open(); !errors.As(err, new(*DamagedError)) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, options())
+}
+
+// A transaction does not wait for one that reads.
+func TestWritingBesideAView(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "a.db"), options())
+	write(t, d, map[string][]byte{"large/b": make([]byte, 100_000)}) // so that the file is mapped already
+	err := d.View(func(*Tx) error {
+		write(t, d, map[string][]byte{"small/a": []byte("v")})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A file that was cut off meanwhile ends no process, and Close says it.
+func TestCutOffBeforeClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	write(t, d, map[string][]byte{"small/a": []byte("v")})
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); !errors.As(err, new(*DamagedError)) {
+		t.Error(err)
+	}
+}
+
 // and a write with it leaves nothing behind.
 func TestRefusedValue(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "a.db"), options())

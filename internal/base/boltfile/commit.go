@@ -254,10 +254,8 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	} else if err := d.tryCommit(db, t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t.writes > 0 || errors.As(d.trouble, new(*UnsureError)) { // which is durable by now
-		d.trouble = nil
+	if t.writes > 0 || errors.As(d.Trouble(), new(*UnsureError)) { // which is durable by now
+		d.trouble.Store(nil)
 	}
 	return nil, err
 }
@@ -304,7 +302,7 @@ func (d *DB) writable() (*bolt, error) {
 	if fault != nil || db != nil {
 		return db, fault
 	}
-	db, err := d.open(0)
+	db, err := d.open()
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +335,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		err = fmt.Errorf("a write to %s failed; look at the disk, then start again: %w", d.path, cause)
 		d.fault = err
 	}
-	d.trouble = err
+	d.trouble.Store(&err)
 	old, fault := d.db, d.fault
 	d.db = nil
 	d.mu.Unlock()
@@ -345,25 +343,23 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		return &UnsureError{d.path, cause}
 	}
 	_ = old.close() // the cause says more
-	db, openErr := d.open(0)
+	db, openErr := d.open()
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
-	happened := false
-	_ = db.db.View(func(tx *bbolt.Tx) error {
-		happened = id > 0 && tx.ID() >= id
+	happened := id > 0
+	viewErr := db.db.View(func(tx *bbolt.Tx) error {
+		happened = happened && tx.ID() >= id
 		return nil
 	})
-	if !happened {
+	if viewErr == nil && !happened {
 		return errors.Join(err, d.adopt(db))
 	}
-	unsure := &UnsureError{d.path, cause}
+	err = &UnsureError{d.path, cause}
 	if fault != nil {
 		_ = db.close() // nothing is read any more either
 	} else if d.adopt(db) == nil { // if it fails, writable tries again
-		d.mu.Lock()
-		d.trouble = unsure
-		d.mu.Unlock()
+		d.trouble.Store(&err)
 	}
-	return unsure
+	return err
 }

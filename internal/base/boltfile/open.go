@@ -7,15 +7,19 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // Options say what a file holds. Buckets, Format and Advice are needed.
@@ -116,10 +120,11 @@ type DB struct {
 
 	// mu guards what follows: held for reading by each View, and for writing while the
 	// file is closed or opened again.
-	mu      sync.RWMutex
-	db      *bolt // nil: closed, or not opened again after a failed commit
-	fault   error // why nothing is written until the next start
-	trouble error // why the last write failed; nil: it did not
+	mu    sync.RWMutex
+	db    *bolt // nil: closed, or not opened again after a failed commit
+	fault error // why nothing is written until the next start
+
+	trouble atomic.Pointer[error] // why the last write failed; nil: it did not
 
 	// Of a test.
 	commit hook[func(commit func() error) error]
@@ -138,6 +143,9 @@ func Open(path string, o Options) (*DB, error) {
 	if o.Closed == nil {
 		o.Closed = errClosed
 	}
+	if as, err := filepath.EvalSymlinks(path); err == nil {
+		path = as // its log is beside it
+	}
 	d := &DB{path: path, o: o, ops: make(chan *Op), wipes: make(chan chan error), stop: make(chan struct{}), stopped: make(chan struct{})}
 	if o.syncs != nil {
 		d.InterceptSync(o.syncs)
@@ -145,19 +153,16 @@ func Open(path string, o Options) (*DB, error) {
 	fresh, _, err := d.inspect(o.Whole, func(bucket, key []byte) error {
 		return fmt.Errorf("the checksum of the value of %q in %s is wrong", key, bucket)
 	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	if d.db, err = d.open(os.O_CREATE); err != nil {
-		return nil, err
-	}
-	if fresh {
+	if err == nil && fresh {
 		err = d.create()
 	}
-	if err == nil {
-		err = d.reload(d.db)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if d.db, err = d.open(); err != nil {
+		return nil, err
+	}
+	if err := d.reload(d.db); err != nil {
 		_ = d.db.close() // the first error says more
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -173,9 +178,9 @@ func (d *DB) sync(path string, sync func() error) error {
 	return sync()
 }
 
-// whole opens and locks the file by a function, after a replay if it was not closed. That is asked again under the
+// openReplayed opens and locks the file by a function, after a replay if it was not closed. It looks again under the
 // lock, because another process may have opened the file before, and may have been killed.
-func (d *DB) whole(open func() (f io.ReaderAt, closeIt func() error, err error)) error {
+func (d *DB) openReplayed(open func() (f io.ReaderAt, closeIt func() error, err error)) error {
 	for {
 		if err := d.replay(); err != nil {
 			return d.openError(err)
@@ -216,7 +221,7 @@ func (d *DB) replay() error {
 	for end := time.Now().Add(d.o.Wait); ; time.Sleep(lockRetry) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return replay(&file{f, d.path, d})
+			return (&file{f, d.path, d}).replay()
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return err
@@ -240,15 +245,15 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 		return true, 0, nil
 	}
 	var f *os.File
+	var db *bbolt.DB
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { _ = f.Close() }()                // it was only read; nil: it was not opened
+	defer func() { _ = abandon(f) }()               // it was only read; nil: it was not opened
 	defer (&Tx{d: d, inside: true}).recovered(&err) // bbolt reads the meta pages of any file
 	// bbolt has the lock of the file, and nothing more is asked of it here.
-	var db *bbolt.DB
-	err = d.whole(func() (io.ReaderAt, func() error, error) {
+	err = d.openReplayed(func() (_ io.ReaderAt, closeIt func() error, err error) {
 		db, err = bbolt.Open(path, 0, &bbolt.Options{
 			ReadOnly: true, Timeout: max(o.Wait, time.Nanosecond), NoStatistics: true,
-			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
 				f, err = os.OpenFile(name, flag, mode) //nolint:gosec // the caller names the file
 				return f, err
 			},
@@ -273,7 +278,7 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 	var version *versionError
 	switch {
 	case errors.As(err, &version):
-		return false, 0, fmt.Errorf("%s %w: %w", path, version.Unwrap(), err)
+		return false, 0, d.otherVersion(version)
 	case err != nil && !errors.Is(err, errOdd):
 		return false, 0, d.openError(err)
 	case err == nil:
@@ -293,7 +298,8 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 // with each record whose value is damaged, and then view, which may be nil, with what
 // there is. It returns how many records there are.
 func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) error) (records int, err error) {
-	if _, err := os.Stat(path); err != nil {
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
 		return 0, err
 	}
 	_, records, err = (&DB{path: path, o: o}).inspect(true, func(bucket, key []byte) error {
@@ -303,22 +309,23 @@ func Check(path string, o Options, bad func(bucket, key []byte), view func(*Tx) 
 	return records, err
 }
 
-// open opens and locks the file, whose structure is good, and makes durable what it holds. Create is os.O_CREATE, or 0
-// where the file has to be there.
-func (d *DB) open(create int) (db *bolt, err error) {
+// open opens and locks the file, whose structure is good, and makes durable what it holds.
+func (d *DB) open() (db *bolt, err error) {
+	var f *os.File
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer (&Tx{d: d, inside: true}).recovered(&err)
-	err = d.whole(func() (io.ReaderAt, func() error, error) {
-		db, err = openBolt(d, &bbolt.Options{
-			Timeout: max(d.o.Wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
-			// Otherwise each commit writes the list of all free pages, which is long after
-			// much was deleted. Close writes it once.
-			NoFreelistSync: true,
-			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				return os.OpenFile(name, flag&^os.O_CREATE|create, mode) //nolint:gosec // the caller names the file
-			},
-		}, cmp.Or(d.o.MaxLog, DefaultMaxLog))
+	defer func() {
 		if err != nil {
+			_ = abandon(f) // where a panic left it open; the first error says more
+		}
+	}()
+	defer (&Tx{d: d, inside: true}).recovered(&err)
+	err = d.openReplayed(func() (_ io.ReaderAt, closeIt func() error, err error) {
+		o := writing(d.o.Wait)
+		o.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+			f, err = os.OpenFile(name, flag&^os.O_CREATE, mode) //nolint:gosec // the caller names the file
+			return f, err
+		}
+		if db, err = openBolt(d, o, cmp.Or(d.o.MaxLog, DefaultMaxLog)); err != nil {
 			return nil, nil, err
 		}
 		return db.file, db.close, nil
@@ -326,10 +333,41 @@ func (d *DB) open(create int) (db *bolt, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unmark(db.file, db.pageSize); err != nil {
+	if err = unmark(db.file, db.pageSize); err != nil {
 		return nil, d.openError(errors.Join(err, db.close()))
 	}
+	// It may be another file, or have another format, than inspect has seen before it was locked.
+	err = d.viewOf(db, func(tx *Tx) error {
+		if have := tx.Format(); (have < d.o.oldest() || have > d.o.Format) && have != 0 {
+			return d.otherVersion(&versionError{have, d.o.oldest(), d.o.Format})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	_ = os.Remove(d.path + walSuffix) // what is there is ignored
 	return db, nil
+}
+
+// abandon unlocks and closes a file that bbolt has left mapped, which would keep the lock.
+func abandon(f *os.File) error {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // Close says more
+	return f.Close()
+}
+
+// writing are the options of a file that is written to.
+func writing(wait time.Duration) *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: max(wait, time.Nanosecond), FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+		// Otherwise each commit writes the list of all free pages, which is long after
+		// much was deleted. Close writes it once.
+		NoFreelistSync: true,
+	}
+}
+
+func (d *DB) otherVersion(is *versionError) error {
+	return fmt.Errorf("%s %w: %w", d.path, is.Unwrap(), is)
 }
 
 // openError is what is said of an error of bbolt.Open.
@@ -347,17 +385,48 @@ func (d *DB) openError(err error) error {
 
 func (d *DB) damaged(why error) *DamagedError { return &DamagedError{d.path, why, d.o.Advice} }
 
-// create makes the buckets of a new file.
+// create makes a new file, or makes an empty one such. What is at the path is never half of a file: a new one gets its
+// name when it is durable, unless another process has made one meanwhile.
 func (d *DB) create() error {
-	return d.db.db.Update(func(tx *bbolt.Tx) error {
+	if _, err := os.Stat(d.path); err == nil {
+		return d.openError(d.createAt(d.path))
+	}
+	f, err := os.CreateTemp(filepath.Dir(d.path), filepath.Base(d.path)+".*"+atomicfile.Suffix)
+	if err != nil {
+		return d.openError(err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it has its own name by then
+	err = errors.Join(f.Close(), d.createAt(f.Name()))
+	if err == nil {
+		if err = os.Link(f.Name(), d.path); err != nil && !errors.Is(err, fs.ErrExist) {
+			err = os.Rename(f.Name(), d.path) // not every filesystem has links
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return d.openError(err)
+	}
+	dir := filepath.Dir(d.path)
+	return d.openError(d.sync(dir, func() error { return atomicfile.SyncDir(dir) }))
+}
+
+// createAt makes the buckets in an empty file.
+func (d *DB) createAt(path string) error {
+	db, err := bbolt.Open(path, 0o600, writing(d.o.Wait))
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if tx.Bucket(aboutBucket) != nil {
+			return nil // another process was first
+		}
 		for _, name := range append([][]byte{aboutBucket}, d.o.Buckets...) {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			if _, err := tx.CreateBucket(name); err != nil {
 				return err
 			}
 		}
-		t := &Tx{tx: tx, d: d}
-		return t.SetFormat(d.o.Format)
+		return (&Tx{tx: tx, d: d}).SetFormat(d.o.Format)
 	})
+	return errors.Join(err, db.Close())
 }
 
 // reload has the caller read what it remembers of the file.
@@ -368,9 +437,9 @@ func (d *DB) reload(db *bolt) error {
 	return d.viewOf(db, d.o.Reload)
 }
 
-// View runs fn in a transaction that only reads. It sees what is durable, and of a transaction that is too large for the
-// write-ahead log also what becomes durable at that moment. It should be short: no page that it could need is used again
-// meanwhile.
+// View runs fn in a transaction that only reads. It sees what is durable, and where a transaction could not go to the
+// write-ahead log, also what becomes durable at that moment. It should be short: no page that it could need is used
+// again meanwhile.
 func (d *DB) View(fn func(*Tx) error) error {
 	err := d.view(fn)
 	if !errors.Is(err, errUnopened) {
@@ -458,9 +527,10 @@ func (d *DB) Ready() error {
 
 // Trouble returns why the last write failed, nil if it did not.
 func (d *DB) Trouble() error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.trouble
+	if err := d.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (d *DB) closing() bool {
@@ -487,9 +557,12 @@ func (d *DB) Close() error {
 		if d.fault == nil {
 			err = d.tidy()
 		}
-		if d.fault == nil && err == nil {
+		switch {
+		case d.fault == nil && err == nil:
 			d.closeErr = d.db.finish()
-		} else { // with the log, for the next start
+		case errors.As(err, new(*DamagedError)): // bbolt gave up within a transaction, and would wait for itself
+			d.closeErr = errors.Join(err, d.db.wal.close(), abandon(d.db.file.osFile))
+		default: // with the log, for the next start
 			d.closeErr = errors.Join(err, d.db.close())
 		}
 		d.db = nil
@@ -499,18 +572,20 @@ func (d *DB) Close() error {
 
 // tidy writes the list of free pages, so that the next Open need not look for them,
 // and cuts what is not used off the end of the file, so that it will be noticed if
-// anything else is. Where it fails, the file is as good as after a crash.
-func (d *DB) tidy() error {
+// anything else is. Where it fails, the log has to stay for the next start.
+func (d *DB) tidy() (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer (&Tx{d: d, inside: true}).recovered(&err)
 	db := d.db.db
 	db.NoFreelistSync = false
 	tx, err := db.Begin(true)
-	if err == nil {
-		err = d.db.Commit(tx)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = db.View(func(tx *bbolt.Tx) error { return os.Truncate(d.path, tx.Size()) })
+	if err := d.tryCommit(d.db, &Tx{tx: tx, d: d}); err != nil {
+		return err
 	}
-	return err
+	return db.View(func(tx *bbolt.Tx) error { return d.db.file.osFile.Truncate(tx.Size()) })
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.

@@ -29,6 +29,7 @@ const (
 	version     = 2
 	noFreelist  = 1<<64 - 1
 	maxKeySize  = 32768
+	minPageSize = 1 << 10
 	maxPageSize = 1 << 16
 )
 
@@ -94,7 +95,7 @@ func readMetas(f io.ReaderAt) (last meta, err error) {
 	if last, err = readMeta(f, 0); err != nil {
 		return last, err
 	}
-	if last.pageSize < 1<<10 || last.pageSize > maxPageSize {
+	if last.pageSize < minPageSize || last.pageSize > maxPageSize {
 		return last, odd("a page has %d bytes", last.pageSize)
 	}
 	other, err := readMeta(f, int64(last.pageSize))

@@ -150,7 +150,7 @@ func (w *wal) block() []byte {
 // openWAL opens the log of a DB for a replay.
 func openWAL(d *DB) (*wal, error) {
 	path := d.path + walSuffix
-	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // as above
+	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller names the file
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (w *wal) close() error {
 	if w == nil {
 		return nil
 	}
-	return w.f.os.Close()
+	return w.f.osFile.Close()
 }
 
 // mark writes the id of the log into a meta page.
@@ -202,12 +202,12 @@ func (w *wal) write(r *record) error {
 	return nil
 }
 
-// clear empties the log. It needs no room on the disk, and gives back what the log had.
+// clear empties the log. It needs no room on the disk, and gives back what the records had.
 func (w *wal) clear() error {
 	if w.empty {
 		return nil
 	}
-	if err := w.f.os.Truncate(walStart + walBlock); err != nil {
+	if err := w.f.osFile.Truncate(walStart + walBlock); err != nil {
 		return err
 	}
 	return w.zero(walStart + walBlock)
@@ -215,7 +215,7 @@ func (w *wal) clear() error {
 
 // wipe leaves nothing in an empty log of what it had.
 func (w *wal) wipe() error {
-	info, err := w.f.os.Stat()
+	info, err := w.f.osFile.Stat()
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (w *wal) next() (*record, error) {
 	head, err := read(recordHead, w.at)
 	if err == nil {
 		count := int64(binary.BigEndian.Uint32(head[4:]))
-		if count == 0 || count > recordMax/512 {
+		if count == 0 || count > recordMax/minPageSize+1 {
 			return nil, nil
 		}
 		head, err = read(recordHeadSize(int(count)), w.at)
@@ -308,8 +308,8 @@ func (w *wal) records() iter.Seq2[*record, error] {
 	}
 }
 
-// replay writes what the log has to the file, whose meta pages have at most the transaction newest.
-func (w *wal) replay(f *file, newest uint64) error {
+// writeTo writes what the log has to the file, whose meta pages have at most the transaction newest.
+func (w *wal) writeTo(f *file, newest uint64) error {
 	first, last := uint64(0), uint64(0)
 	var from, to int64 // the last record
 	for r, err := range w.records() {
@@ -355,30 +355,21 @@ func (w *wal) syncLast(from, to int64) error {
 	return err
 }
 
-// settle makes a file durable in which all transactions are, such that it needs no log, and removes the log.
-func settle(f *file, pageSize int) error {
-	err := f.sync()
-	if err == nil {
-		err = unmark(f, pageSize)
+// syncAndUnmark makes a file durable in which all transactions are, such that it needs no log.
+func syncAndUnmark(f *file, pageSize int) error {
+	if err := f.sync(); err != nil {
+		return err
 	}
-	return err
+	return unmark(f, pageSize)
 }
 
-// unmark makes the meta pages durable, such that the file needs no log, and removes the log, which may be there. If
-// that is not durable, the log is ignored. It writes to the meta pages in any case: no sync writes a page for which
-// another one failed, unless it is written again.
+// unmark makes the meta pages durable, such that the file needs no log. It writes to them in any case: no sync writes
+// a page for which another one failed, unless it is written again.
 func unmark(f *file, pageSize int) error {
-	err := setMarks(f, pageSize, make([]byte, markSize))
-	if err == nil {
-		err = f.sync()
+	if err := setMarks(f, pageSize, make([]byte, markSize)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Remove(f.path + walSuffix) //nolint:gosec // as above
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return f.sync()
 }
 
 // marksOf returns the ids behind the meta pages, and the meta page of the last transaction. There are no ids where the
@@ -400,7 +391,7 @@ func marksOf(f io.ReaderAt) (ids [][]byte, last meta, err error) {
 }
 
 // replay makes a file whole that was not closed, so that it needs no log. It needs the lock of the file.
-func replay(f *file) error {
+func (f *file) replay() error {
 	ids, last, err := marksOf(f)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -417,8 +408,8 @@ func replay(f *file) error {
 	case !slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, w.id) }):
 		return fmt.Errorf("the log beside it, %s, belongs to another file", w.f.path)
 	}
-	if err := w.replay(f, last.txid); err != nil {
+	if err := w.writeTo(f, last.txid); err != nil {
 		return err
 	}
-	return settle(f, last.pageSize)
+	return syncAndUnmark(f, last.pageSize)
 }

@@ -660,6 +660,34 @@ func TestReplaySyncsFirst(t *testing.T) {
 	}
 }
 
+// A file that was not closed is whole under another name.
+func TestFileBehindALink(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	path, link := place(t, file, log), filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, link, options())
+	wantValue(t, d, "value     2")
+	write(t, d, map[string][]byte{"small/a": []byte("3")})
+	if _, err := os.Stat(path + walSuffix); err != nil {
+		t.Error(err)
+	}
+}
+
+// What lies in the place of a log that is not needed does not matter, even if it cannot be removed.
+func TestLogCannotBeRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	d := open(t, path, options())
+	write(t, d, map[string][]byte{"small/a": []byte("1")})
+	if err := errors.Join(d.Close(), os.MkdirAll(filepath.Join(path+walSuffix, "in the way"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, path, options())
+	write(t, d, map[string][]byte{"small/a": []byte("2")})
+	wantValue(t, d, "2")
+}
+
 // Where there can be no log, transactions go to the file. A large one does that as well, and gives back the room that
 // the log had.
 func TestWithoutLog(t *testing.T) {
@@ -818,7 +846,7 @@ func TestOtherProcessIsKilled(t *testing.T) {
 func TestKilledBeforeTheLock(t *testing.T) {
 	file, log := killed(t, options(), 3)
 	path, calls := filepath.Join(t.TempDir(), "a.db"), 0
-	err := (&DB{path: path}).whole(func() (io.ReaderAt, func() error, error) {
+	err := (&DB{path: path}).openReplayed(func() (io.ReaderAt, func() error, error) {
 		if calls++; calls == 1 {
 			err := errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+walSuffix, log, 0o600))
 			if err != nil {
@@ -864,7 +892,7 @@ func TestRecordsThatDoNotFit(t *testing.T) {
 		}
 		r := record{txid: m.txid, meta: tt.meta}
 		r.add(make([]byte, tt.size), tt.at)
-		if err := errors.Join(w.f.os.Truncate(walStart), w.write(&r)); err != nil {
+		if err := errors.Join(w.f.osFile.Truncate(walStart), w.write(&r)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := w.next(); (got != nil) != tt.fits || err != nil {
@@ -902,7 +930,7 @@ func FuzzLog(f *testing.F) {
 			binary.BigEndian.PutUint32(b, crc32.Update(sum, castagnoli, b[4:]))
 		}
 		w.at = walStart
-		if err := w.f.os.Truncate(walStart); err != nil {
+		if err := w.f.osFile.Truncate(walStart); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.f.WriteAt(b, walStart); err != nil {
