@@ -321,7 +321,7 @@ func TestRemovedByAnotherHub(t *testing.T) {
 		last := b.publish(t, topicA, []byte("removed"))
 		pass(time.Second)
 		_, err := b.Update(t.Context(), ended.ID, func(rec subscriptions.Record) (subscriptions.Record, error) {
-			return subscriptions.End(rec, subscriptions.EndRemoved, last.Anchor(), time.Now()), nil
+			return subscriptions.End(rec, subscriptions.EndRemoved, journal.Head{Last: last.Anchor()}, time.Now()), nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -141,7 +141,7 @@ func (m *leaseModel) activate() {
 
 // end ends the subscription in the store, with the gap of what was not stored.
 func (m *leaseModel) end(reason, gapReason string) {
-	head := m.head().Last
+	head := m.head()
 	if from := m.record().Subscription.Cursor.Anchor; m.reason == "" {
 		m.reason = reason
 		m.lacks(from, gapReason)

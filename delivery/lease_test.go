@@ -61,7 +61,7 @@ const plainSteps, plainDepth = 8, 6
 // expire lets the time pass in which the lease can be renewed.
 func (m *leaseModel) expire() {
 	time.Sleep(leaseTime + leaseResume)
-	rec, head := m.record(), m.head().Last
+	rec, head := m.record(), m.head()
 	if after := subscriptions.Expire(rec, head, time.Now(), leaseResume); after.Subscription.EndedAt.Equal(rec.Subscription.EndedAt) {
 		return // it ended before, or its renewal is pending
 	}

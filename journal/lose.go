@@ -62,3 +62,24 @@ func (h Head) BackFrom(p Position) (to Anchor, ok bool) {
 	}
 	return to, ok && to.Position > h.Trimmed.Position
 }
+
+// ReadFrom returns where somebody reads on who has read until at: there, or if the journal lost that
+// entry, after the newest one before it that the journal is known to have kept. Without reading that
+// cannot always be known. Then what was read before may come again, and nothing is passed over.
+func (h Head) ReadFrom(at Anchor) Anchor {
+	if at.Position == h.Last.Position && at.Nonce == h.Last.Nonce {
+		return at
+	}
+	// Both grow with each entry. A topic that begins again numbers its entries from 1, at later positions.
+	lost := (at.Position < h.Last.Position) != (at.Seq < h.Last.Seq)
+	for _, g := range h.Gaps {
+		lost = lost || g.Reason == GapRolledBack && at.Position > g.After.Position && at.Position <= g.Position
+	}
+	if !lost {
+		return at
+	}
+	if to, ok := h.BackFrom(at.Position); ok {
+		return to
+	}
+	return h.Trimmed
+}

@@ -131,3 +131,41 @@ func TestBackFrom_Invariant5(t *testing.T) {
 		}
 	}
 }
+
+// Who leaves before delivery has noticed that its newest entry was lost has missed what came after the newest entry that
+// was kept.
+func TestReadFrom_Invariant10(t *testing.T) {
+	entry := func(position int64, seq uint64) Anchor {
+		return Anchor{Position: Position(1000 + position), Nonce: Nonce(position), Seq: seq}
+	}
+	rolledBack := func(after Anchor, newest int64) Gap {
+		return Gap{Reason: GapRolledBack, After: after, Position: Position(1000 + newest)}
+	}
+	for _, tc := range []struct {
+		name     string
+		gaps     []Gap
+		trimmed  Anchor
+		last, at Anchor
+		want     Anchor
+	}{
+		{name: "nothing was lost", last: entry(20, 20), at: entry(12, 12), want: entry(12, 12)},
+		{name: "it has everything", last: entry(20, 20), at: entry(20, 20), want: entry(20, 20)},
+		{name: "it had nothing", last: entry(20, 20)},
+		{name: "the tail was lost", last: entry(10, 10), at: entry(12, 12), want: entry(12, 12)},
+		{name: "the tail was lost, and it is known", gaps: []Gap{rolledBack(entry(10, 10), 15)}, last: entry(10, 10), at: entry(12, 12), want: entry(10, 10)},
+		{name: "others stand there", gaps: []Gap{rolledBack(entry(10, 10), 15)}, last: entry(30, 13), at: entry(12, 12), want: entry(10, 10)},
+		{name: "others stand there, and nobody knows", last: entry(30, 11), at: entry(12, 12)},
+		{name: "it is read since", gaps: []Gap{rolledBack(entry(10, 10), 15)}, last: entry(30, 13), at: entry(20, 12), want: entry(20, 12)},
+		{name: "all of it was lost", gaps: []Gap{rolledBack(Anchor{}, 56)}, last: entry(60, 1), at: entry(45, 45)},
+		{name: "all of it was lost, and more came since", gaps: []Gap{rolledBack(Anchor{}, 56)}, last: entry(160, 90), at: entry(45, 45)},
+		{name: "it was trimmed since", gaps: []Gap{rolledBack(entry(10, 10), 15)}, trimmed: entry(25, 11), last: entry(30, 13), at: entry(12, 12), want: entry(25, 11)},
+		{name: "another one has its place", last: Anchor{Position: 1020, Nonce: 5, Seq: 20}, at: entry(20, 20), want: entry(20, 20)},
+		{name: "its place was given again", gaps: []Gap{rolledBack(entry(10, 10), 25)}, last: entry(20, 20), at: entry(20, 20), want: entry(20, 20)},
+		{name: "another loss", gaps: []Gap{{Reason: GapSource, Position: 9999}}, last: entry(20, 20), at: entry(12, 12), want: entry(12, 12)},
+	} {
+		h := Head{Gaps: tc.gaps, Last: tc.last, Trimmed: tc.trimmed}
+		if got := h.ReadFrom(tc.at); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}

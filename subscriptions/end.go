@@ -40,7 +40,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 	var denial *Request // nil: there was nothing to end
 	rec, err = s.update(ctx, id, func(rec Record) (Record, error) {
 		before = rec.Subscription
-		rec, denial = endWithNotice(rec, reason, notice, head.Last, now)
+		rec, denial = endWithNotice(rec, reason, notice, head, now)
 		return rec, nil
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Service) End(ctx context.Context, id uuid.UUID, reason, notice string) 
 
 // endWithNotice is End with a denial as the pending request. It also returns the denial. If
 // nothing was in force or requested, the record stays as it was, and the denial is nil.
-func endWithNotice(rec Record, reason, notice string, head journal.Anchor, now time.Time) (Record, *Request) {
+func endWithNotice(rec Record, reason, notice string, head journal.Head, now time.Time) (Record, *Request) {
 	inForce := rec.Subscription != nil && rec.Subscription.EndedAt.IsZero()
 	requested := rec.Request != nil && rec.Request.Denied == ""
 	if !inForce && !requested {

@@ -214,6 +214,8 @@ func (w *world) publish(n uint64) {
 	w.heads[topic] = entry(n)
 }
 
+func headAt(last journal.Anchor) journal.Head { return journal.Head{Last: last} }
+
 func entry(n uint64) journal.Anchor {
 	until := time.Unix(int64(n)*3600, 0).UTC()
 	return journal.Anchor{Position: journal.Position(until.UnixNano()), Nonce: journal.Nonce(n * 7), Seq: n, Until: until}

@@ -42,7 +42,7 @@ func TestOnlyTheOwnerVerifies(t *testing.T) {
 		w.accept(t, unsubscribe(callback))
 		elapse(time.Minute)
 		if _, err := w.store.Update(t.Context(), ID(topic, callback), func(rec Record) (Record, error) {
-			return Deactivate(rec, rec.Request.ID, rec.Subscription.Cursor.Anchor, time.Now())
+			return Deactivate(rec, rec.Request.ID, headAt(rec.Subscription.Cursor.Anchor), time.Now())
 		}); err != nil {
 			t.Fatal(err)
 		}

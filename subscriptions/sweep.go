@@ -118,7 +118,7 @@ func (s *Service) expire(ctx context.Context, id uuid.UUID, topic string, now ti
 	rec, err := s.update(ctx, id, func(rec Record) (Record, error) {
 		before = rec.Subscription
 		ended = expired(rec, now, s.o.ResumeWithin)
-		return Expire(rec, head.Last, now, s.o.ResumeWithin), nil
+		return Expire(rec, head, now, s.o.ResumeWithin), nil
 	})
 	if err == nil && ended {
 		e := event(EventEnded, rec.Subscription, EndExpired)

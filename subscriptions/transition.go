@@ -44,7 +44,7 @@ func Activate(rec Record, requestID uuid.UUID, sentAt, now time.Time, resumeWith
 	switch ended := !s.EndedAt.IsZero(); {
 	case rec.Subscription == nil, ended, !resumable(&s, r, resumeWithin):
 		if rec.Subscription != nil && !ended {
-			s.Gaps = addLag(s.Gaps, s.Cursor.Anchor, r.Start, journal.GapExpired, now)
+			s.Gaps = addMissed(s.Gaps, s.Cursor.Anchor, journal.Head{Last: r.Start}, journal.GapExpired, now)
 		}
 		s.CreatedAt, s.Start = now, r.Start
 		s.EndedAt, s.EndReason, s.PausedAt = time.Time{}, "", time.Time{}
@@ -155,9 +155,9 @@ func Replay(rec Record, to journal.Anchor, now time.Time) (Record, error) {
 }
 
 // Deactivate carries out the verified unsubscribe request requestID (HUB-27). It records
-// undelivered entries up to head, the topic's newest entry, as a gap. Like Activate, it
+// undelivered entries of the topic with that head as a gap. Like Activate, it
 // returns ErrSuperseded if the request is not the pending one.
-func Deactivate(rec Record, requestID uuid.UUID, head journal.Anchor, now time.Time) (Record, error) {
+func Deactivate(rec Record, requestID uuid.UUID, head journal.Head, now time.Time) (Record, error) {
 	r := rec.Request
 	if r == nil || r.ID != requestID || r.Mode != websub.ModeUnsubscribe || r.Denied != "" {
 		return rec, ErrSuperseded
@@ -167,14 +167,14 @@ func Deactivate(rec Record, requestID uuid.UUID, head journal.Anchor, now time.T
 }
 
 // End ends the record's subscription for a reason, one of the End constants, and records
-// undelivered entries up to head as a gap (invariant 10). If there is none, or it has ended,
+// undelivered entries of the topic with that head as a gap (invariant 10). If there is none, or it has ended,
 // the record stays as it is. A pending request is not changed.
-func End(rec Record, reason string, head journal.Anchor, now time.Time) Record {
+func End(rec Record, reason string, head journal.Head, now time.Time) Record {
 	if rec.Subscription == nil || !rec.Subscription.EndedAt.IsZero() {
 		return rec
 	}
 	s := *rec.Subscription
-	s.Gaps = addLag(s.Gaps, s.Cursor.Anchor, head, gapReasons[reason], now)
+	s.Gaps = addMissed(s.Gaps, s.Cursor.Anchor, head, gapReasons[reason], now)
 	s.EndedAt, s.EndReason = now, reason
 	rec.Subscription = &s
 	return rec
@@ -182,7 +182,7 @@ func End(rec Record, reason string, head journal.Anchor, now time.Time) Record {
 
 // Expire ends the record's subscription if its lease ran out at least resumeWithin ago and
 // no pending request can resume it. Otherwise the record stays as it is (invariant 10).
-func Expire(rec Record, head journal.Anchor, now time.Time, resumeWithin time.Duration) Record {
+func Expire(rec Record, head journal.Head, now time.Time, resumeWithin time.Duration) Record {
 	if !expired(rec, now, resumeWithin) {
 		return rec
 	}
@@ -231,6 +231,12 @@ func Nudge(c journal.Cursor, now time.Time) journal.Cursor {
 		c.Step, c.NextAttemptAt = 0, now
 	}
 	return c
+}
+
+// addMissed adds a gap for what the topic has after cursor, if there is anything. Delivery may not have
+// noticed yet that the journal lost the cursor's entry.
+func addMissed(gaps []journal.Gap, cursor journal.Anchor, head journal.Head, reason string, now time.Time) []journal.Gap {
+	return addLag(gaps, head.ReadFrom(cursor), head.Last, reason, now)
 }
 
 // addLag adds a gap for the entries after cursor up to head, if there are any.

@@ -195,11 +195,11 @@ func TestActivationComparesTheRequest(t *testing.T) {
 		}
 	}
 	rec := Record{Subscription: aSubscription(), Request: aRequest()}
-	if _, err := Deactivate(rec, reqID, entry(20), t0); !errors.Is(err, ErrSuperseded) {
+	if _, err := Deactivate(rec, reqID, headAt(entry(20)), t0); !errors.Is(err, ErrSuperseded) {
 		t.Errorf("a subscribe request unsubscribed: %v", err)
 	}
 	rec.Request.Mode = websub.ModeUnsubscribe
-	if _, err := Deactivate(rec, uuid.New(), entry(20), t0); !errors.Is(err, ErrSuperseded) {
+	if _, err := Deactivate(rec, uuid.New(), headAt(entry(20)), t0); !errors.Is(err, ErrSuperseded) {
 		t.Errorf("an older unsubscribe took effect: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestRenewalOutlivesAnEarlierEnd(t *testing.T) {
 func TestDeactivate(t *testing.T) {
 	r := aRequest()
 	r.Mode = websub.ModeUnsubscribe
-	got, err := Deactivate(Record{Subscription: aSubscription(), Request: r}, reqID, entry(15), t0)
+	got, err := Deactivate(Record{Subscription: aSubscription(), Request: r}, reqID, headAt(entry(15)), t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +244,39 @@ func TestDeactivate(t *testing.T) {
 		t.Error("it still gets deliveries")
 	}
 	// Without a subscription only the request goes.
-	got, err = Deactivate(Record{Request: r}, reqID, entry(15), t0)
+	got, err = Deactivate(Record{Request: r}, reqID, headAt(entry(15)), t0)
 	if d := cmp.Diff(Record{}, got); d != "" || err != nil {
 		t.Error(d, err)
+	}
+}
+
+// A topic whose journal was lost began again. Who leaves before delivery has noticed that has missed what is there now.
+func TestLeavingATopicThatBeganAgain(t *testing.T) {
+	began := entry(60)
+	began.Seq, began.Until = 1, entry(1).Until
+	head := journal.Head{Last: began, Gaps: []journal.Gap{{Reason: journal.GapRolledBack, Position: entry(56).Position}}}
+	for what, end := range map[string]func(Record) (Record, error){
+		"unsubscribe": func(rec Record) (Record, error) {
+			rec.Request = &Request{ID: reqID, Mode: websub.ModeUnsubscribe, Topic: topic, Callback: callback}
+			return Deactivate(rec, reqID, head, t0)
+		},
+		"end":    func(rec Record) (Record, error) { return End(rec, EndRemoved, head, t0), nil },
+		"expire": func(rec Record) (Record, error) { return Expire(rec, head, t0.Add(1000*time.Hour), resume), nil },
+		"come back too late": func(rec Record) (Record, error) {
+			at := t0.Add(1000 * time.Hour)
+			rec.Request = &Request{ID: reqID, Mode: websub.ModeSubscribe, Topic: topic, Callback: callback, Start: began, AcceptedAt: at, Lease: time.Hour}
+			return Activate(rec, reqID, at, at, resume)
+		},
+	} {
+		s := aSubscription()
+		s.Cursor.Anchor = entry(45)
+		rec, err := end(Record{Subscription: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gaps := rec.Subscription.Gaps; len(gaps) != 1 || gaps[0].Count != 1 || !gaps[0].From.IsZero() || !gaps[0].Until.Equal(began.Until) {
+			t.Errorf("%s: the gaps are %+v", what, gaps)
+		}
 	}
 }
 
@@ -278,7 +308,7 @@ func TestExpire(t *testing.T) {
 		if live := rec.Subscription.Live(now); live != (tc.after < 0) {
 			t.Errorf("%s: live %v", tc.name, live)
 		}
-		got := Expire(rec, entry(20), now, resume)
+		got := Expire(rec, headAt(entry(20)), now, resume)
 		want := Record{Subscription: aSubscription(), Request: tc.req}
 		if tc.ends {
 			want.Subscription.EndedAt, want.Subscription.EndReason = now, EndExpired
@@ -287,7 +317,7 @@ func TestExpire(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", tc.name, d)
 		}
-		if d := cmp.Diff(got, Expire(got, entry(25), now.Add(time.Hour), resume)); tc.ends && d != "" {
+		if d := cmp.Diff(got, Expire(got, headAt(entry(25)), now.Add(time.Hour), resume)); tc.ends && d != "" {
 			t.Errorf("%s: it ended twice: %s", tc.name, d)
 		}
 	}
@@ -324,7 +354,7 @@ func TestGapsOfEndsAreBounded(t *testing.T) {
 		EndRemoved: journal.GapRemoved,
 	}
 	for end, gap := range reasons {
-		rec := End(Record{Subscription: aSubscription()}, end, entry(20), t0)
+		rec := End(Record{Subscription: aSubscription()}, end, headAt(entry(20)), t0)
 		if g := rec.Subscription.Gaps; len(g) != 1 || g[0].Reason != gap || rec.Subscription.EndReason != end {
 			t.Errorf("%s left %+v", end, g)
 		}
@@ -333,7 +363,7 @@ func TestGapsOfEndsAreBounded(t *testing.T) {
 	for i := range uint64(3 * journal.MaxGaps) {
 		rec.Subscription.EndedAt = time.Time{}
 		rec.Subscription.Cursor.Anchor = entry(100 + 10*i)
-		rec = End(rec, EndRemoved, entry(102+10*i), t0)
+		rec = End(rec, EndRemoved, headAt(entry(102+10*i)), t0)
 	}
 	var count uint64
 	for _, g := range rec.Subscription.Gaps {
@@ -403,11 +433,11 @@ func TestTransitionsHoldTheirPromises(t *testing.T) {
 		case "activate":
 			got, err = Activate(rec, reqID, now, now, resume)
 		case "deactivate":
-			got, err = Deactivate(rec, reqID, entry(theHead), now)
+			got, err = Deactivate(rec, reqID, headAt(entry(theHead)), now)
 		case "end":
-			got = End(rec, EndRemoved, entry(theHead), now)
+			got = End(rec, EndRemoved, headAt(entry(theHead)), now)
 		case "expire":
-			got = Expire(rec, entry(theHead), now, resume)
+			got = Expire(rec, headAt(entry(theHead)), now, resume)
 		}
 		if d := cmp.Diff(before, rec); d != "" {
 			t.Fatalf("the argument was changed:\n%s", d)

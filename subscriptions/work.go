@@ -203,7 +203,7 @@ func (s *Service) carryOut(ctx context.Context, j *job, r *Request, sentAt time.
 		}
 		change = func(rec Record) (Record, error) {
 			before = rec.Subscription
-			return Deactivate(rec, r.ID, head.Last, now)
+			return Deactivate(rec, r.ID, head, now)
 		}
 		e = requestEvent(EventEnded, r, EndUnsubscribed)
 	}

@@ -239,7 +239,7 @@ func fullRedis(t *testing.T, url string, servers []*redistest.Server) {
 		"Update, a request is done": func() error { return update(subs[5].ID, func(rec *subscriptions.Record) { rec.Request = nil }) },
 		"Update, an end": func() error {
 			return update(subs[6].ID, func(rec *subscriptions.Record) {
-				*rec = subscriptions.End(*rec, subscriptions.EndRemoved, head.Last, now)
+				*rec = subscriptions.End(*rec, subscriptions.EndRemoved, head, now)
 				rec.Request = &subscriptions.Request{ID: uuid.New(), Mode: websub.ModeDenied, Topic: subs[6].Topic, Callback: subs[6].Callback, Denied: "ended"}
 			})
 		},
