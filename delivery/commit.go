@@ -30,7 +30,8 @@ func (s *sender) gapOf(d *delivery) (gap journal.Gap) {
 			gap.From = from.Until
 		}
 	case End:
-		gap = gapBetween(from, d.head.Last, journal.GapGone, at)
+		// Nobody may have noticed yet that the journal lost the cursor's entry.
+		gap = gapBetween(d.head.ReadFrom(from), d.head.Last, journal.GapGone, at)
 	}
 	return gap
 }

@@ -207,6 +207,36 @@ func TestGoneAfterARollback_Invariant5(t *testing.T) {
 	})
 }
 
+// A 410 that comes before anybody has noticed that the journal lost the cursor's entry leaves a gap for what is there
+// again (invariant 10).
+func TestGoneWhileATopicBeginsAgain_Invariant10(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, sweeping)
+		sub := b.subscribe(topicA, cb(0))
+		b.run()
+		defer b.end()
+		for range 3 {
+			b.publish(t, topicA, []byte("x"))
+			pass(10 * time.Second)
+		}
+		b.set(cb(0), func(r *http.Request, body []byte) (*http.Response, error) {
+			_, _ = takes(5*time.Second)(r, body)
+			return status(410), nil
+		})
+		newest := b.publish(t, topicA, []byte("under way"))
+		pass(time.Second)
+		b.memory.mu.Lock() // a topic that is as young is sent again from its beginning
+		*b.topic(topicA) = memTopic{gaps: []journal.Gap{{Reason: journal.GapRolledBack, Position: newest.Position}}}
+		b.memory.mu.Unlock()
+		again := b.publish(t, topicA, []byte("again"))
+		pass(time.Minute)
+		s, _ := b.stored(sub)
+		if s.EndReason != subscriptions.EndGone || len(s.Gaps) != 1 || s.Gaps[0].Count != 1 || !s.Gaps[0].Until.Equal(again.Until) {
+			t.Errorf("ended as %q, with the gaps %+v", s.EndReason, s.Gaps)
+		}
+	})
+}
+
 // A verified renewal makes a failed notification due at once, even if the store does not know the
 // failure yet, nor what was delivered before it.
 func TestRenewalOverUncommittedFailures(t *testing.T) {
