@@ -324,7 +324,7 @@ func (d *DB) adopt(db *bolt) error {
 // recoverFrom makes the DB sound again after a transaction with this id could not be
 // committed, and returns the error for the callers. The file is opened again, so that
 // nothing of the failed transaction is left in memory. If the file shows it all the
-// same, its sync was what failed, and nothing is read until it is durable.
+// same, its sync was what failed, and opening the file has made it durable.
 //
 // Where space was lacking the DB goes on. After any other error of the disk nobody
 // knows what it holds, and nothing more is written.
