@@ -182,18 +182,24 @@ func TestGoneIsRememberedUntilStored_HUB47(t *testing.T) {
 	})
 }
 
+// afterThree runs a bed in which three notifications were delivered to a subscription.
+func afterThree(t *testing.T) (*bed, subscriptions.Subscription) {
+	b := newBed(t, sweeping)
+	sub := b.subscribe(topicA, cb(0))
+	b.run()
+	for range 3 {
+		b.publish(t, topicA, []byte("x"))
+		pass(10 * time.Second)
+	}
+	return b, sub
+}
+
 // A 410 right after a move back after a lost tail, which is stored with it, ends the subscription:
 // the generation is another, the lease is not (invariant 5).
 func TestGoneAfterARollback_Invariant5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, sweeping)
-		sub := b.subscribe(topicA, cb(0))
-		b.run()
+		b, sub := afterThree(t)
 		defer b.end()
-		for range 3 {
-			b.publish(t, topicA, []byte("x"))
-			pass(10 * time.Second)
-		}
 		b.rollback(topicA, 1)
 		b.set(cb(0), answers(410))
 		b.publish(t, topicA, []byte("next"))
@@ -211,14 +217,8 @@ func TestGoneAfterARollback_Invariant5(t *testing.T) {
 // again (invariant 10).
 func TestGoneWhileATopicBeginsAgain_Invariant10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, sweeping)
-		sub := b.subscribe(topicA, cb(0))
-		b.run()
+		b, sub := afterThree(t)
 		defer b.end()
-		for range 3 {
-			b.publish(t, topicA, []byte("x"))
-			pass(10 * time.Second)
-		}
 		b.set(cb(0), func(r *http.Request, body []byte) (*http.Response, error) {
 			_, _ = takes(5*time.Second)(r, body)
 			return status(410), nil
