@@ -13,8 +13,9 @@ import (
 
 // damageFault deletes an entry from the middle of a topic's journal while all callbacks still wait for
 // it. The hubs do not know. It is passed over after nemesisGiveUp,
-// with a gap. The newest entry stays: without that one the tail is lost. So do those that a callback may have
-// accepted: to one that has its place there, the loss of the entry looks like that of the tail.
+// with a gap. The newest entry stays: without that one the tail is lost. So do those that callbacks have
+// accepted: to one that has its place there, the loss of the entry looks like that of the tail. (The hubs may
+// still deliver the next one from their memory.)
 func (m *nemesis) damageFault(servers func() []*redistest.Server, prefix string) fault {
 	return fault{name: "entry damaged", gaps: []string{journal.GapDamaged}, begin: func() func() {
 		m.hold()

@@ -331,8 +331,8 @@ func (c *chronicle) judgeGaps(who *callee, complain func(string, ...any)) {
 				continue
 			}
 		case journal.GapRolledBack:
-			if who.reads && story.damaged[g.last] {
-				continue // its place was at the entry that was deleted
+			if story.damaged[g.last] {
+				continue // its place was at the entry that was deleted: judgeCallee looks whether it got it
 			}
 		case journal.GapGone, journal.GapUnsubscribe, journal.GapExpired:
 			if slices.ContainsFunc(who.sessions, func(s session) bool { return s.leaving > 0 || s.expires }) {

@@ -77,14 +77,19 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 			c.callees[0].reads, c.callees[0].sessions[0].accepted = true, 5*time.Second
 			c.drop(0, 2)
 		}, ""},
-		"a reader whose place was deleted": {func(c *chronicle) {
-			c.callees[0].reads, c.topics[0].damaged = true, map[int]bool{5: true}
-			c.callees[0].gaps = []lostSpan{{0, 5, "rolled_back"}}
-		}, ""},
-		"a callback whose place was deleted": {func(c *chronicle) {
+		"one whose place was deleted": {func(c *chronicle) {
 			c.topics[0].damaged = map[int]bool{5: true}
 			c.callees[0].gaps = []lostSpan{{0, 5, "rolled_back"}}
-		}, "/stays: no fault explains the gap from interval 0 to 5 (rolled_back)"},
+		}, ""},
+		"one whose place was another than what was deleted": {func(c *chronicle) {
+			c.topics[0].damaged = map[int]bool{5: true}
+			c.callees[0].gaps = []lostSpan{{0, 4, "rolled_back"}}
+		}, "/stays: no fault explains the gap from interval 0 to 4 (rolled_back)"},
+		"one that did not get what was deleted": {func(c *chronicle) {
+			c.topics[0].damaged = map[int]bool{5: true}
+			c.callees[0].gaps = []lostSpan{{0, 5, "rolled_back"}}
+			c.drop(0, 5)
+		}, "/stays: interval 5 of topic has not arrived"},
 		"a gap that nothing explains": {func(c *chronicle) {
 			c.callees[0].gaps = []lostSpan{{5, 5, "retention"}}
 		}, "/stays: no fault explains the gap from interval 5 to 5 (retention)"},
