@@ -22,7 +22,8 @@ const maxTopicChanges = 1 << 14
 //	        7 history, 8 body if it is in chunks
 //	ARGV    1 to 7 as for announce; 8 notification id, 9 what ids has of it,
 //	        10 position-nonce, 11 packed entry, 12 size, 13 body, empty: it is in chunks,
-//	        14 number of chunks, 15 packed interval, empty: none, 16 most intervals,
+//	        14 number of chunks, 15 packed interval, empty: none, 16 most intervals
+//	        (seven more stay until all of them go at once),
 //	        17 history that the partition must have
 //	returns {1} it is stored, by this run or by an earlier one with a lost answer;
 //	        {0, head record} the stored one is different; {2} the chunks are gone;
@@ -42,7 +43,7 @@ else
   redis.call('PERSIST', KEYS[8])
 end
 redis.call('HSET', KEYS[6], ARGV[8], ARGV[9])
-if ARGV[15] ~= '' and redis.call('LPUSH', KEYS[5], ARGV[15]) > tonumber(ARGV[16]) then
+if ARGV[15] ~= '' and redis.call('LPUSH', KEYS[5], ARGV[15]) >= ARGV[16] + 8 then
   redis.call('LTRIM', KEYS[5], 0, ARGV[16] - 1)
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

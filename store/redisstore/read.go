@@ -33,28 +33,34 @@ const replyMax = 8 << 20
 // An anchor with the nonce zero is that of a damaged entry. The caller checks whether it was
 // trimmed since.
 var readEntriesScript = newScript(reads, `
-local head = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-local trimmed = string.sub(head, 10, 25)
+local function head() return redis.call('HGET', KEYS[1], ARGV[1]) or '' end
 local zero = string.rep('\0', 8)
-if trimmed == '' then trimmed = zero .. zero end
-local from, unknown = '-', false
-if ARGV[2] ~= zero .. zero then
-  from = '(' .. ARGV[3]
-  if string.sub(ARGV[2], 9) == zero then
-    unknown = true
-    from = '(' .. string.match(ARGV[3], '^%d+') .. '-18446744073709551615'
-  end
-end
-if ARGV[2] ~= trimmed and not unknown and (from == '-' or #redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3]) == 0) then
-  return {0, 0, head}
-end
 local most, left, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local out, n, count = {1, 0, ''}, 0, 8
-if unknown then out[3] = head end
+local from, first, damaged = '-', nil, false
+if string.sub(ARGV[2], 9) ~= zero then
+  from = '(' .. ARGV[3]
+  local page = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', math.min(count, most) + 1)
+  if page[1] and page[1][1] == ARGV[3] then
+    table.remove(page, 1)
+    first = page
+  end
+elseif ARGV[2] ~= zero .. zero then
+  damaged = true
+  from = '(' .. string.match(ARGV[3], '^%d+') .. '-18446744073709551615'
+  out[3] = head()
+end
+if not first and not damaged then
+  local now = head()
+  local trimmed = string.sub(now, 10, 25)
+  if trimmed == '' then trimmed = zero .. zero end
+  if ARGV[2] ~= trimmed then return {0, 0, now} end
+end
 while n < most do
   count = math.min(count, most - n)
-  local page = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
+  local page = first or redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
   local before = room
+  first = nil
   for _, entry in ipairs(page) do
     local f = entry[2]
     if room < 0 then
@@ -80,7 +86,7 @@ while n < most do
   if #page < count then break end
   if before - room < 8192 * count then count = 64 end -- they are small
 end
-if n == 0 then out[3] = head end
+if n == 0 then out[3] = head() end
 return out
 `)
 

@@ -18,11 +18,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
-	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"
 )
@@ -333,35 +331,4 @@ type refusing struct{}
 
 func (refusing) Do(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}}, nil
-}
-
-// A topic that outgrows its own limit is trimmed at once, not at the next look.
-func TestRetentionFollowsPublishes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := storetest.NewMemory()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		r := retention{store: store, log: zap.NewNop(), clock: clock.New(nil), rule: journal.Retention{PerTopic: 250}}
-		go func() { ended <- r.run(ctx) }()
-		synctest.Wait() // it listens
-		const topic = "https://example.org/busy"
-		for range 3 {
-			head, err := store.Head(t.Context(), topic)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := journal.Entry{Kind: journal.KindContent, Body: make([]byte, 100)}
-			if _, err := store.Append(t.Context(), time.Now(), topic, e, head.Version); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Wait()
-		if head, err := store.Head(t.Context(), topic); err != nil || head.Bytes != 200 || head.Trimmed.Seq != 1 {
-			t.Errorf("%d bytes are kept, over 250, and trimmed up to %d (%v)", head.Bytes, head.Trimmed.Seq, err)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 }

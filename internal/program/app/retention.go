@@ -13,11 +13,12 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// How often retention checks every topic: while something is published, and otherwise. A
-// topic that exceeds its own limit is trimmed at once.
+// How often retention checks every topic: while something is published, and otherwise.
+// It looks sooner whether a topic that grew exceeds its own limit.
 const (
 	retentionBusy = 10 * time.Second
 	retentionIdle = time.Minute
+	retentionGrew = time.Second
 )
 
 // ageParts is how often in the time of --retention-age retention checks the age of the
@@ -66,7 +67,8 @@ func (r *retention) run(ctx context.Context) error {
 	tick := time.NewTicker(retentionBusy)
 	defer tick.Stop()
 	var last time.Time
-	grew := false
+	grew, grown := false, map[string]bool{}
+	var look <-chan time.Time // at those that grew; nil: there is none
 	for {
 		// At the start there is nothing to trim until the hub owns shards.
 		if (grew || time.Since(last) >= retentionIdle) && len(r.mine()) > 0 {
@@ -79,12 +81,20 @@ func (r *retention) run(ctx context.Context) error {
 				return nil
 			case <-tick.C:
 				waiting = false
+			case <-look:
+				for topic := range grown {
+					r.report(ctx, r.bound(ctx, topic))
+				}
+				clear(grown)
+				look = nil
 			case topic, ok := <-hints:
 				if !ok {
 					return nil
 				}
-				grew = true
-				r.report(ctx, r.bound(ctx, topic))
+				grew, grown[topic] = true, true
+				if look == nil {
+					look = time.After(retentionGrew)
+				}
 			}
 		}
 	}

@@ -109,6 +109,49 @@ func TestRetentionBeginsWithThePartitions(t *testing.T) {
 	})
 }
 
+// headCounter counts how often the head of a topic is read.
+type headCounter struct {
+	*storetest.Memory
+	reads atomic.Int64
+}
+
+func (c *headCounter) Head(ctx context.Context, topic string) (journal.Head, error) {
+	c.reads.Add(1)
+	return c.Memory.Head(ctx, topic)
+}
+
+// A topic that grew beyond its limit is trimmed within a second, with one look for all that it got meanwhile.
+func TestRetentionLooksAtATopicThatGrew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &headCounter{Memory: storetest.NewMemory()}
+		const topic, published = "https://example.org/", 20
+		r := &retention{store: store, log: zap.NewNop(), clock: clock.New(nil), rule: journal.Retention{PerTopic: 100}}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.run(ctx) }()
+		time.Sleep(time.Second)
+		for range published {
+			head, err := store.Memory.Head(t.Context(), topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Append(t.Context(), time.Now(), topic, journal.Entry{Kind: journal.KindContent, Body: make([]byte, 60)}, head.Version); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(retentionGrew)
+		synctest.Wait()
+		if head, err := store.Memory.Head(t.Context(), topic); err != nil || head.Bytes != 60 || store.reads.Load() != 1 {
+			t.Errorf("%d bytes are kept after %d looks (%v)", head.Bytes, store.reads.Load(), err)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // trimCounter counts what a store is asked to trim.
 type trimCounter struct {
 	*storetest.Memory
