@@ -54,7 +54,7 @@ func (h *Handler) continues(ctx context.Context, p *publication) error {
 // continuesHead checks that the notification continues the head that p has.
 func (h *Handler) continuesHead(ctx context.Context, p *publication) error {
 	var known *journal.Interval
-	if p.entry.Timed() {
+	if p.entry.Timed() && !validate.Follows(p.head, p.entry) {
 		i, err := h.o.Journal.Interval(ctx, p.topic, p.entry.From, p.entry.Until)
 		switch {
 		case err == nil:

@@ -56,6 +56,11 @@ type Decision struct {
 	Gap *journal.Gap
 }
 
+// Follows reports whether an entry starts where its topic ends.
+func Follows(head journal.Head, e journal.Entry) bool {
+	return !head.Until.IsZero() && e.From.Equal(head.Until) && e.Until.After(e.From)
+}
+
 // Continuity decides whether e may follow the head of its topic. It is the one
 // place where this is decided (invariant 2 of docs/architecture.md): stores only
 // check that the head is still the one that was looked at.
@@ -64,6 +69,7 @@ type Decision struct {
 // has none. Flag says that a Source may leave out intervals (`--continuity=flag`). The
 // rule, in this order; instants are compared, never their spelling:
 //
+//   - an interval that Follows is new, whatever is known: a topic that was reset may come by it again;
 //   - the same interval with the same bytes is a Duplicate; an entry without an interval
 //     is one if it has the bytes of the head. Plain content never is: the ping says
 //     that it is new (HUB-60);
@@ -84,7 +90,7 @@ func Continuity(head journal.Head, known *journal.Interval, e journal.Entry, fla
 		d.ExpectedFrom = head.Until
 	}
 	switch {
-	case e.Timed() && known != nil:
+	case e.Timed() && known != nil && !Follows(head, e):
 		d.ID, d.Position, d.Result = known.ID, known.Position, Conflict
 		if known.SHA256 == e.SHA256 {
 			d.Result = Duplicate

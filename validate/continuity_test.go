@@ -69,6 +69,21 @@ func TestContinuity(t *testing.T) {
 			Decision{Result: Duplicate, ID: first, Position: 7},
 		},
 		{
+			"the same again where a topic ends that went back after a reset", func() journal.Head {
+				h := head
+				h.From, h.Until = at(-5), at(0)
+				return h
+			}(), known, timed(0, 10, 1), false, Decision{ExpectedFrom: at(0)},
+		},
+		{
+			"the same interval of length zero", func() journal.Head {
+				h := head
+				h.From = at(10)
+				return h
+			}(), &journal.Interval{From: at(10), Until: at(10), SHA256: [32]byte{1}, ID: first, Position: 7}, timed(10, 10, 1), false,
+			Decision{Result: Duplicate, ID: first, Position: 7, ExpectedFrom: at(10)},
+		},
+		{
 			"the same interval with other bytes", head, known, timed(0, 10, 2), true,
 			Decision{Result: Conflict, ID: first, Position: 7, ExpectedFrom: at(10)},
 		},
