@@ -232,7 +232,7 @@ func (b *bolt) finish() error {
 	if b.wal != nil {
 		err = syncAndUnmark(b.file, b.pageSize)
 		if err == nil {
-			err = os.Remove(b.wal.f.path) //nolint:gosec // the caller of Open names it
+			err = os.Remove(b.wal.f.path)
 		}
 	}
 	return errors.Join(err, b.close())
