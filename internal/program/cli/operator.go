@@ -36,10 +36,8 @@ type operator struct {
 // on reports whether there is a listener.
 func (o *operator) on() bool { return o.Listener != nil }
 
-// openOperator opens the operator's listener of s, if there is to be one.
-func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Logger) error {
-	o := &s.operator
-	o.quit, o.log = func() {}, log
+// checkOperator returns an error for ExitUsage if the flags of the operator's listener can't be right.
+func (f *ServerFlags) checkOperator() error {
 	if f.admin.addr == "" {
 		for _, name := range []string{"admin-token-file", "admin-tls-cert", "admin-tls-key"} {
 			if f.flags.Changed(name) {
@@ -48,13 +46,23 @@ func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Log
 		}
 		return nil
 	}
-	o.o = ingress.Options{Name: "operator's listener", Broken: admin.Broken, Total: operatorTotal, Log: log}
 	if err := checkListen("--admin-listen", f.admin.addr); err != nil {
 		return err
 	}
 	if err := config.CheckAdminListen(f.admin.addr, f.tokenFile != ""); err != nil {
 		return Fail(ExitUsage, "--admin-listen: %w", err)
 	}
+	return nil
+}
+
+// openOperator opens the operator's listener of s, if there is to be one.
+func (f *ServerFlags) openOperator(ctx context.Context, s *Server, log *slog.Logger) error {
+	o := &s.operator
+	o.quit, o.log = func() {}, log
+	if err := f.checkOperator(); err != nil || f.admin.addr == "" {
+		return err
+	}
+	o.o = ingress.Options{Name: "operator's listener", Broken: admin.Broken, Total: operatorTotal, Log: log}
 	var err error
 	if o.token, err = readToken("--admin-token-file", f.tokenFile, log); err != nil {
 		return err

@@ -97,6 +97,9 @@ func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog
 	if dev && !f.flags.Changed(strings.TrimPrefix(at.prefix, "--")+"listen") {
 		at.addr = f.dev
 	}
+	if err := f.checkOperator(); err != nil {
+		return nil, err // before an address is opened: wrong usage is that, whoever has the address
+	}
 	if err := s.open(ctx, at); err != nil {
 		return nil, err
 	}
