@@ -24,10 +24,11 @@ const maxTopicChanges = 1 << 14
 //	        10 position-nonce, 11 packed entry, 12 size, 13 body, empty: it is in chunks,
 //	        14 number of chunks, 15 packed interval, empty: none, 16 most intervals
 //	        (seven more stay until all of them go at once),
-//	        17 history that the partition must have
-//	returns {1} it is stored, by this run or by an earlier one with a lost answer;
+//	        17 history that the partition must have, 18 deadline: when to store nothing any
+//	        more, in microseconds by the clock of this server
+//	returns {1, time} it is stored, by this run; {1} by an earlier one with a lost answer;
 //	        {0, head record} the stored one is different; {2} the chunks are gone;
-//	        {3} the partition has another history, or its server has
+//	        {3} the partition has another history, or its server has; {4, time} it is too late
 var appendScript = newScript(grows, theReplicationID+`
 if redis.call('GET', KEYS[7]) ~= ARGV[17] or string.match(ARGV[17], ':(.*)$') ~= replid then return {3} end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
@@ -35,6 +36,8 @@ if string.sub(now, 2, 9) ~= ARGV[2] then
   if redis.call('HEXISTS', KEYS[6], ARGV[8]) == 1 then return {1} end
   return {0, now}
 end
+`+theTime+`
+if us > tonumber(ARGV[18]) then return {4, us} end
 if ARGV[13] ~= '' then
   redis.call('XADD', KEYS[4], ARGV[10], 'e', ARGV[11], 's', ARGV[12], 'b', ARGV[13])
 else
@@ -54,6 +57,7 @@ type appender struct {
 	conn      *conn
 	checks    *checks
 	memory    *memory
+	deadlines *deadlines
 	heads     *heads
 	histories *histories
 	watcher   *watcher
@@ -120,15 +124,18 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		}
 		c := a.watcher.announcing(k, h, head).with(names,
 			e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
-			chunks, interval, journal.Remembered, *history)
-		now, stored, err := a.heads.replace(ctx, k, h.Topic, appendScript, c, head)
+			chunks, interval, journal.Remembered, *history, a.deadlines.of(ctx, k.partition, history, a.conn.timeout))
+		now, answer, err := a.heads.replace(ctx, k, h.Topic, appendScript, c, head)
+		a.deadlines.saw(k.partition, history, answer.at)
 		switch {
 		case errors.Is(err, errUnreconciled):
 			a.histories.invalidate(k.partition, history)
 			continue
+		case errors.Is(err, errLate):
+			continue // with a deadline by the clock that the answer told
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
-		case stored:
+		case answer.stored:
 			return e, a.verifyStored(ctx, k, e, history)
 		case now.Version != h.Version:
 			return journal.Entry{}, journal.ErrHeadMoved

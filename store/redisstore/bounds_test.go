@@ -94,13 +94,13 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	}
 	stale := packHead(h.Head, journal.Newest)[1:headAnchorFrom] // of no record
 	next := packHead(h.Head, journal.Newest)
-	swap := func(revision string) map[string]func() (bool, string, error) {
+	swap := func(revision string) map[string]func() (swapped, error) {
 		was := headRecord{Head: h.Head, revision: revision}
-		try := func(script *redis.Script, c call) func() (bool, string, error) {
-			return func() (bool, string, error) { return swapped(s.conn.run(t.Context(), script, c.keys, c.args...)) }
+		try := func(script *redis.Script, c call) func() (swapped, error) {
+			return func() (swapped, error) { return readSwapped(s.conn.run(t.Context(), script, c.keys, c.args...)) }
 		}
 		announcing := func(keys []string, args ...any) call { return s.watcher.announcing(k, was, next).with(keys, args...) }
-		return map[string]func() (bool, string, error){
+		return map[string]func() (swapped, error){
 			"headScript":    try(headScript, replacing(k, was, next)),
 			"restoreScript": try(restoreScript, announcing([]string{k.intervals})),
 			"regainScript":  try(regainScript, announcing(nil)),
@@ -110,9 +110,9 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	}
 	for _, revision := range []string{stale, ""} {
 		for name, run := range swap(revision) {
-			stored, now, err := run()
-			if got, openErr := openHead(now, topicName); stored || err != nil || openErr != nil || got.revision != h.revision {
-				t.Errorf("%s onto another revision: stored %t, %v, %v", name, stored, err, openErr)
+			answer, err := run()
+			if got, openErr := openHead(answer.other, topicName); answer.stored || err != nil || openErr != nil || got.revision != h.revision {
+				t.Errorf("%s onto another revision: stored %t, %v, %v", name, answer.stored, err, openErr)
 			}
 		}
 	}
@@ -121,8 +121,8 @@ func TestScriptsCompareWhatTheyReplace(t *testing.T) {
 	}
 	for range 2 {
 		for name, run := range swap(h.revision) {
-			if stored, _, err := run(); !stored || err != nil {
-				t.Errorf("%s, which may have run before: stored %t, %v", name, stored, err)
+			if answer, err := run(); !answer.stored || err != nil {
+				t.Errorf("%s, which may have run before: stored %t, %v", name, answer.stored, err)
 			}
 		}
 	}

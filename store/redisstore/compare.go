@@ -145,12 +145,12 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 func (r *reconciler) storeRegained(ctx context.Context, k topicKeys, h headRecord, next journal.Head) (stored bool, now string, err error) {
 	raw := r.heads.pack(next)
 	c := r.watcher.announcing(k, h, raw)
-	stored, now, err = swapped(r.conn.run(ctx, regainScript, c.keys, c.args...))
-	if stored {
+	s, err := readSwapped(r.conn.run(ctx, regainScript, c.keys, c.args...))
+	if s.stored {
 		r.heads.cache.Add(k.id, raw)
 		r.heads.seen.replace(k, next)
 	}
-	return stored, now, err
+	return s.stored, s.other, err
 }
 
 // cursorsReached returns how far the subscriptions to the topics of some partitions got, by

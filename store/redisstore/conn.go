@@ -25,7 +25,8 @@ type conn struct {
 	client   redis.UniversalClient
 	cluster  bool
 	key      keys
-	location string // where Redis is, without a password
+	location string        // where Redis is, without a password
+	timeout  time.Duration // of one command
 }
 
 // connect makes the client, without dialing. Timeout limits each of its commands.

@@ -74,6 +74,7 @@
 //
 //	appender    accepts notifications: journal.Appender and journal.Recorder
 //	reader      reads entries and bodies: journal.Reader
+//	deadlines   until when Redis may store an entry, by its own clock
 //	watcher     reports which topics changed: journal.Watcher
 //	trimmer     lists, trims and removes topics: journal.Trimmer and journal.Remover
 //	restorer    carries topics over from another store: journal.Restorer

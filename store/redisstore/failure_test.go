@@ -117,7 +117,7 @@ func TestKilledRedisKeepsWhatWasAcknowledged(t *testing.T) {
 }
 
 // A Redis that accepts connections and does not answer causes an error within the time in
-// which a publish has to be answered.
+// which a publish has to be answered. What was sent to it meanwhile is not stored when it goes on.
 func TestFrozenRedisIsNoticedSoon(t *testing.T) {
 	server := redistest.Standalone(t)
 	s := openStore(t, Options{URL: server.URL()})
@@ -142,6 +142,10 @@ func TestFrozenRedisIsNoticedSoon(t *testing.T) {
 	}
 	server.Continue(t)
 	eventually(t, "an answer", func() bool { _, err := s.Head(t.Context(), topicName); return err == nil })
+	server.Do(t, "PING") // it has read what was sent before
+	if now, err := s.Head(t.Context(), topicName); err != nil || now.Version != h.Version {
+		t.Errorf("the topic has %d entries, %v", now.Last.Seq, err)
+	}
 	server.Kill(t)
 	if _, err := s.Head(t.Context(), topicName); !errors.Is(err, ErrAway) {
 		t.Errorf("Head of a Redis that is gone: %v", err)

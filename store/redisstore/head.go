@@ -167,8 +167,8 @@ func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, n
 		case nextErr != nil:
 			return nextErr
 		}
-		var stored bool
-		if h, stored, err = hs.replace(ctx, k, topic, script, c, raw); stored || err != nil {
+		var s swapped
+		if h, s, err = hs.replace(ctx, k, topic, script, c, raw); s.stored || err != nil {
 			return err
 		}
 	}
@@ -177,16 +177,16 @@ func (hs *heads) swap(ctx context.Context, topic string, script *redis.Script, n
 
 // replace calls a script that stores raw as the head record of a topic, and returns the
 // record that is stored then: raw, or another if the stored one was changed meanwhile.
-func (hs *heads) replace(ctx context.Context, k topicKeys, topic string, script *redis.Script, c call, raw string) (now headRecord, stored bool, err error) {
-	stored, other, err := swapped(hs.conn.run(ctx, script, c.keys, c.args...))
+func (hs *heads) replace(ctx context.Context, k topicKeys, topic string, script *redis.Script, c call, raw string) (headRecord, swapped, error) {
+	s, err := readSwapped(hs.conn.run(ctx, script, c.keys, c.args...))
 	if err != nil {
-		return headRecord{}, false, err
+		return headRecord{}, s, err
 	}
-	if !stored {
-		raw = other
+	if !s.stored {
+		raw = s.other
 	}
-	now, err = hs.learn(k, topic, raw)
-	return now, stored, err
+	now, err := hs.learn(k, topic, raw)
+	return now, s, err
 }
 
 // change stores a topic's head after change. Change may be called several times. Its error

@@ -175,8 +175,8 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 			}
 			args = append(args, id[:], raw)
 		}
-		stored, _, err := swapped(p.conn.run(ctx, script, []string{p.conn.key.partition(partition, namePings)}, args...))
-		if err != nil || stored {
+		s, err := readSwapped(p.conn.run(ctx, script, []string{p.conn.key.partition(partition, namePings)}, args...))
+		if err != nil || s.stored {
 			return err
 		}
 	}

@@ -50,21 +50,27 @@ if revision ~= '' and revision == string.sub(ARGV[3], 2, 9) then return {1} end
 if revision ~= ARGV[2] then return {0, now} end
 `
 
+// theTime is the part of a script that puts the time by the clock of the server into a variable, in microseconds. It is
+// that of the beginning of the script, as often as it is asked.
+const theTime = `
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+`
+
 // announce ends the scripts after which the topic counts as changed, and gives other
 // hubs a hint of it. watcher.announcing makes its KEYS and ARGV.
 //
 //	KEYS    2 changes, 3 latest change
 //	ARGV    1 topic, 4 most changes, 5 hint, 6 its channel, 7 command that publishes it
-//	returns {1}
+//	returns {1, time}
 //
 // The score of a change is the time in microseconds, and always more than before. So a
 // hub that asks with a value from before a failover gets all later changes, even if the
 // latest ones before it were lost. The same number goes into latest, which Poll reads for
 // many partitions at once. The channel is not one of the KEYS, because Redis Cluster
 // delays commands with missing keys while it moves their slot.
-const announce = `
-local time = redis.call('TIME')
-local n = time[1] * 1000000 + time[2]
+const announce = theTime + `
+local n = us
 local last = redis.call('ZRANGE', KEYS[2], 0, 0, 'REV', 'WITHSCORES')
 if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
 n = string.format('%.0f', n)
@@ -73,7 +79,7 @@ if redis.call('ZADD', KEYS[2], n, ARGV[1]) == 1 then
   redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1 - ARGV[4])
 end
 redis.pcall(ARGV[7], ARGV[6], ARGV[5])
-return {1}
+return {1, us}
 `
 
 // replacing returns the call of a script that begins with ifHeadStands.
@@ -92,17 +98,26 @@ func (c call) with(keys []string, args ...any) call {
 	return call{append(c.keys, keys...), append(c.args, args...)}
 }
 
-// swapped reads the answer of a script that begins with ifHeadStands.
-func swapped(cmd *redis.Cmd) (stored bool, now string, err error) {
+// swapped is the answer of a script that begins with ifHeadStands.
+type swapped struct {
+	stored bool
+	other  string // the stored record, if it is different
+	at     int64  // when the script ran, in microseconds by the clock of its server; 0: the answer does not say
+}
+
+// readSwapped reads the answer. One with an error may say at.
+func readSwapped(cmd *redis.Cmd) (swapped, error) {
 	v, err := cmd.Slice()
 	if err != nil {
-		return false, "", err
+		return swapped{}, err
 	}
+	s := swapped{stored: v[0] == int64(1)}
 	if len(v) == 2 {
-		now = textOf(v[1])
+		s.other = textOf(v[1])
+		s.at, _ = v[1].(int64)
 	}
-	return v[0] == int64(1), now, refusals[v[0]]
+	return s, refusals[v[0]]
 }
 
 // refusals are the errors for the other answers of appendScript.
-var refusals = map[any]error{int64(2): errChunks, int64(3): errUnreconciled}
+var refusals = map[any]error{int64(2): errChunks, int64(3): errUnreconciled, int64(4): errLate}

@@ -158,11 +158,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := connect(t, cmp.Or(o.Timeout, DefaultTimeout))
+	timeout := cmp.Or(o.Timeout, DefaultTimeout)
+	client, err := connect(t, timeout)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{client: client, cluster: t.cluster, key: key, location: t.location()}
+	c := &conn{client: client, cluster: t.cluster, key: key, location: t.location(), timeout: timeout}
 	s, err := c.open(ctx, o)
 	if err != nil {
 		_ = client.Close() // the first error says more
@@ -234,7 +235,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 	lister := &lister{conn: c, unreadable: o.UnreadableTopic}
 	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, unreadable: o.Unreadable}
 	hubs := &hubs{}
-	appender := &appender{conn: c, checks: checks, memory: memory, heads: heads, histories: histories, watcher: watcher}
+	appender := &appender{conn: c, checks: checks, memory: memory, deadlines: newDeadlines(), heads: heads, histories: histories, watcher: watcher}
 	reconciler := &reconciler{
 		conn: c, heads: heads, reader: reader, watcher: watcher, histories: histories, hubs: hubs,
 		isNew: found.New, lease: o.Lease, reached: o.Reached, lost: o.Lost,
