@@ -40,6 +40,7 @@ func (h *Handler) append(ctx context.Context, p *publication) error {
 		stored, err := h.o.Journal.Append(ctx, now, p.topic, e, p.head.Version)
 		p.stored = Span{Start: start, Duration: time.Since(start)}
 		if err == nil {
+			h.heads.stored(p.topic, p.head, stored)
 			if stored.Gap != nil {
 				p.gap = *stored.Gap
 			}

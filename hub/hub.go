@@ -144,6 +144,7 @@ type Handler struct {
 	reads    reads
 	fetches  *fetchQueue
 	own      ownURL
+	heads    heads
 	quiet    *quiet.Limit
 	browsers *browser.Guard
 	proxies  ingress.Proxies
@@ -195,6 +196,7 @@ func New(o Options) (*Handler, error) {
 		quiet: quiet.New(quietEvery, quietBurst),
 		o:     o, path: cmp.Or(u.EscapedPath(), "/"), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
+		heads:       newHeads(),
 		proxies:     o.TrustedProxies,
 		browsers:    browser.NewGuard(append([]string{u.Host}, o.AllowHosts...)...),
 		memory:      semaphore.NewWeighted(o.MaxPublishBytes),

@@ -36,6 +36,7 @@ type memory struct {
 	topics  map[string][]journal.Entry
 	fail    error
 	appends int
+	reads   int // of heads
 	// before is called with each Append before anything is looked at, and between
 	// with each Interval.
 	before, between func()
@@ -44,10 +45,11 @@ type memory struct {
 func (m *memory) Head(_ context.Context, topic string) (journal.Head, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	h := journal.Head{Topic: topic}
 	for i := range m.topics[topic] {
 		e := &m.topics[topic][i]
-		h.Version, h.Kind = journal.Version(fmt.Sprint(i)), e.Kind
+		h.Version, h.Kind = e.Nonce.Version(), e.Kind
 		h.Last, h.ID, h.SHA256, h.ReceivedAt = e.Anchor(), e.ID, e.SHA256, e.ReceivedAt
 		if e.Timed() {
 			h.From, h.Until = e.From, e.Until
@@ -80,12 +82,13 @@ func (m *memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads--
 	m.appends++
 	if head.Version != ifHead || len(m.topics[topic]) != int(head.Last.Seq) {
 		return journal.Entry{}, journal.ErrHeadMoved
 	}
 	e.ReceivedAt, e.Seq = now, head.Last.Seq+1
-	e.Position = journal.Position(e.Seq)
+	e.Position, e.Nonce = journal.Position(e.Seq), journal.Nonce(e.Seq)
 	e.Body = append([]byte(nil), e.Body...)
 	if e.ID, err = journal.NewID(now, journal.Partition(journal.TopicID(topic))); err != nil {
 		return journal.Entry{}, err

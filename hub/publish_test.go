@@ -392,6 +392,42 @@ func TestARefusalIsOfOneHead(t *testing.T) {
 	}
 }
 
+// Invariant 2: a hub does not read the head that it stored itself, and what another hub or a loss did
+// since decides all the same.
+func TestTheHeadIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	for n := range 3 {
+		w.accept(publish(doc(n, n+1, "a")))
+	}
+	if w.journal.reads != 1 {
+		t.Errorf("the head was read %d times for three publishes", w.journal.reads)
+	}
+	elsewhere := newWorld(t, func(o *Options) { o.Journal = w.journal })
+	elsewhere.accept(publish(doc(3, 4, "elsewhere")))
+	w.accept(publish(doc(4, 5, "a")))
+	if got := elsewhere.accept(publish(doc(4, 5, "a"))); !got.Duplicate {
+		t.Errorf("sent again to the other hub: %+v", got)
+	}
+	w.journal.topics[topic] = w.journal.topics[topic][:3]
+	if rec := w.do(publish(doc(5, 6, "a"))); rec.Code != http.StatusConflict || !strings.Contains(rec.Body.String(), "has to start at 2026-01-01T11:03:00Z") {
+		t.Errorf("after the store lost its tail: %d %s", rec.Code, rec.Body)
+	}
+	w.accept(publish(doc(3, 4, "a")))
+
+	const other = topic + "other"
+	framework := func(n int) *http.Request {
+		return publish(notification(`capability="framework-notification"`, fmt.Sprintf("<!-- %d -->", n)), with("Link", link(other)))
+	}
+	w.accept(framework(1))
+	elsewhere.accept(framework(2))
+	if got := w.accept(framework(1)); got.Duplicate {
+		t.Error("a notification was taken for that of a head which another hub replaced")
+	}
+	if got := w.accept(framework(1)); !got.Duplicate {
+		t.Error("a notification was stored twice")
+	}
+}
+
 // Publishers have an allowance each, and so has each topic host; strangers can't
 // use up that of those with a token.
 func TestPublishRates(t *testing.T) {

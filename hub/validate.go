@@ -30,20 +30,26 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 	return h.continues(ctx, p)
 }
 
-// continues checks that the notification continues the topic as its head is now. A refusal counts only
-// if the head is still the same afterwards: between the reads another publish may have
-// arrived, or a failover, so that the answers came from two stores.
+// continues checks that the notification continues the topic as its head is now, or was when this hub
+// stored it. A refusal counts only if the head is still the same afterwards: between the reads another
+// publish may have arrived, or a failover, so that the answers came from two stores. So does a duplicate of a
+// head that was not read.
 func (h *Handler) continues(ctx context.Context, p *publication) error {
-	head, err := h.o.Journal.Head(ctx, p.topic)
+	var err error
+	head, recalled := h.heads.recall(p.topic)
+	if !recalled {
+		head, err = h.o.Journal.Head(ctx, p.topic)
+	}
 	for range maxAppends {
 		if err != nil {
 			return fmt.Errorf("reading the head of the topic: %w", err)
 		}
 		p.head = head
 		refused := h.continuesHead(ctx, p)
-		if refused == nil {
+		if refused == nil && !(recalled && p.decision.Result == validate.Duplicate) {
 			return nil
 		}
+		recalled = false
 		if head, err = h.o.Journal.Head(ctx, p.topic); err == nil && head.Version == p.head.Version {
 			return refused
 		}
