@@ -92,7 +92,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer giveUp()
 	stored.Go(func() { d.commits.run(commits) })
 	// Subscribe to hints before reading the first head, so no append is missed.
-	hints := d.o.Journal.Hints(ctx)
+	d.o.Journal.Hints(ctx, d.heads.hint)
 	for range d.o.MaxInflight {
 		senders.Go(func() { d.sender.run(d.exchanges) })
 	}
@@ -100,7 +100,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		others.Go(func() { d.heads.run(ctx) })
 	}
 	others.Go(func() { d.sched.loop(ctx) })
-	others.Go(func() { d.heads.listen(hints) })
 	others.Go(func() { d.shards.sweepOn(ctx, d.o.Sweep) })
 	others.Go(func() { d.lags.run(ctx) })
 

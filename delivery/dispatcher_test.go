@@ -339,6 +339,45 @@ func TestRetriesGetHalfOfAHost(t *testing.T) {
 	})
 }
 
+// A hint that says which entry came after which one is as good as a read of the head. One that does not follow what is
+// known, because it was overtaken or something was lost, only has the head read.
+func TestHintsHaveTheHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.subscribe(topicA, cb(0))
+		b.run()
+		synctest.Wait()
+		reads := func() int {
+			b.memory.mu.Lock()
+			defer b.memory.mu.Unlock()
+			return b.memory.heads
+		}
+		before := reads()
+		one := b.publish(t, topicA, []byte("one"))
+		synctest.Wait()
+		if n := reads() - before; n > 0 {
+			t.Errorf("the head was read %d times", n)
+		}
+		b.memory.mute = true
+		two, three := b.publish(t, topicA, []byte("two")), b.publish(t, topicA, []byte("three"))
+		third := journal.Hint{Topic: topicA, After: two.Anchor(), Last: three.Anchor()}
+		for _, h := range []journal.Hint{third, {Topic: topicA, After: one.Anchor(), Last: two.Anchor()}, third} {
+			b.d.heads.hint(h)
+			synctest.Wait()
+			b.d.sched.ofTopic(b.d.sched.topics.get(topicA), func(_ *scheduler, lanes *topicLanes) {
+				if !lanes.head.same(packAnchor(three.Anchor())) {
+					t.Errorf("after the hint of seq %d the head is seq %d", h.Last.Seq, lanes.head.seq)
+				}
+			})
+		}
+		if n := reads() - before; n != 2 { // the third hint says what is known
+			t.Errorf("the head was read %d times, and not 2 times", n)
+		}
+		b.wantOrder(cb(0), one, two, three)
+		b.end()
+	})
+}
+
 // deaf is a journal with late hints: they begin only when the Dispatcher has done all that it does
 // without them, and something has been published since.
 type deaf struct {
@@ -346,10 +385,10 @@ type deaf struct {
 	publish func()
 }
 
-func (j *deaf) Hints(ctx context.Context) <-chan string {
+func (j *deaf) Hints(ctx context.Context, f func(journal.Hint)) {
 	synctest.Wait()
 	j.publish()
-	return j.memory.Hints(ctx)
+	j.memory.Hints(ctx, f)
 }
 
 // A notification that is published while Run starts is delivered at once: Run subscribes to hints

@@ -33,11 +33,32 @@ func newHeads(j Journal, s *schedulers, log *zap.Logger) *heads {
 	return h
 }
 
-// listen follows the hints of the journal until they end.
-func (h *heads) listen(hints <-chan string) {
-	for topic := range hints {
-		h.touch(topic)
+// hint follows a hint of the journal. It takes the head from it, if it says what the head is and was.
+func (h *heads) hint(n journal.Hint) {
+	t := h.sched.topics.get(n.Topic)
+	if t != nil && (n.Last.Position == 0 || !h.take(t, packAnchor(n.After), packAnchor(n.Last))) {
+		h.add(t)
 	}
+}
+
+// take sets the head of a topic to last where it was the entry before it. It reports whether it is last now.
+func (h *heads) take(t *topic, after, last anchor) bool {
+	h.mu.Lock()
+	read := t.headRead
+	h.mu.Unlock()
+	if read.dirty || read.reading { // its answer may be older
+		return false
+	}
+	taken := true
+	h.sched.ofTopic(t, func(s *scheduler, lanes *topicLanes) {
+		switch {
+		case lanes.known && lanes.head.same(after):
+			s.setHead(lanes, last)
+		case !lanes.known || !lanes.head.same(last):
+			taken = false
+		}
+	})
+	return taken
 }
 
 // touch reads the head of a topic soon, if the topic has lanes.

@@ -24,7 +24,7 @@ type memory struct {
 	topics  map[string]*memTopic
 	records [journal.Partitions]map[uuid.UUID]*memRecord // by shard
 	clock   uint64
-	hints   []chan string
+	hints   journal.Broadcast
 	mute    bool // no hints
 	// listened gets one for each call of Hints.
 	listened chan struct{}
@@ -80,6 +80,7 @@ func (m *memory) publish(t testing.TB, url string, body []byte) journal.Entry {
 	mt := m.topic(url)
 	m.clock++
 	mt.seq++
+	last := m.last(url)
 	now := time.Now()
 	id, err := journal.NewID(now, journal.Partition(journal.TopicID(url)))
 	if err != nil {
@@ -94,12 +95,11 @@ func (m *memory) publish(t testing.TB, url string, body []byte) journal.Entry {
 	mt.entries = append(mt.entries, e)
 	mt.changed = m.clock
 	if !m.mute {
-		for _, c := range m.hints {
-			select {
-			case c <- url:
-			default:
-			}
+		hint := journal.Hint{Topic: url}
+		if mt.seq%2 == 1 { // as of its own hub; else as of another one
+			hint.After, hint.Last = last, e.Anchor()
 		}
+		m.hints.Send(hint)
 	}
 	return e
 }
@@ -269,28 +269,9 @@ func (m *memory) Changes(_ context.Context, partition int, since uint64) ([]stri
 	return out, m.clock, nil
 }
 
-func (m *memory) Hints(ctx context.Context) <-chan string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	in, out := make(chan string, 100), make(chan string)
-	m.hints = append(m.hints, in)
+func (m *memory) Hints(ctx context.Context, f func(journal.Hint)) {
+	m.hints.Hints(ctx, f)
 	m.listened <- struct{}{}
-	go func() {
-		defer close(out)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case h := <-in:
-				select {
-				case out <- h:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return out
 }
 
 // Room says that there always is some.

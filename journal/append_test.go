@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -70,10 +71,11 @@ func TestCutDeletesTheOldest(t *testing.T) {
 // Nobody who does not read holds up another, and who is gone gets nothing.
 func TestBroadcast(t *testing.T) {
 	var b Broadcast
-	b.Send("to nobody")
-	never, reads := b.Hints(t.Context()), b.Hints(t.Context())
+	b.Send(Hint{Topic: "to nobody"})
+	ctx, cancel := context.WithCancel(t.Context())
+	never, reads := HintedTopics(ctx, &b), HintedTopics(ctx, &b)
 	for range 2 * hintBuffer {
-		b.Send("topic")
+		b.Send(Hint{Topic: "topic"})
 		if got := <-reads; got != "topic" {
 			t.Fatalf("heard of %q", got)
 		}
@@ -81,4 +83,9 @@ func TestBroadcast(t *testing.T) {
 	if len(never) != hintBuffer {
 		t.Errorf("%d hints wait", len(never))
 	}
+	cancel()
+	if got, open := <-reads; open {
+		t.Errorf("heard of %q after the end", got)
+	}
+	b.Send(Hint{Topic: "after the end"})
 }

@@ -5,42 +5,79 @@ import (
 	"sync"
 )
 
-// hintBuffer is how many hints wait for one listener. Further ones are lost.
-const hintBuffer = 256
+// Hint says that a topic got an entry, or changed in another way.
+type Hint struct {
+	Topic string
+	// Last is the entry, and After the one before it, if this process has stored it just now. Else
+	// Last is zero, and the head of the topic says what its newest entry is.
+	After, Last Anchor
+}
 
 // Broadcast sends hints to all listeners in one process. Its zero value is ready to use, and
 // it may be shared between goroutines.
 type Broadcast struct {
-	mu    sync.Mutex
-	chans map[chan string]struct{}
+	mu        sync.RWMutex
+	listeners map[*listener]struct{}
+}
+
+type listener struct {
+	ctx context.Context //nolint:containedctx // it says how long hints are wanted
+	f   func(Hint)
 }
 
 // Hints is Watcher.Hints of what Send is called with.
-func (b *Broadcast) Hints(ctx context.Context) <-chan string {
-	ch := make(chan string, hintBuffer)
+func (b *Broadcast) Hints(ctx context.Context, f func(Hint)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.chans == nil {
-		b.chans = make(map[chan string]struct{})
+	if b.listeners == nil {
+		b.listeners = make(map[*listener]struct{})
 	}
-	b.chans[ch] = struct{}{}
+	l := &listener{ctx, f}
+	b.listeners[l] = struct{}{}
 	context.AfterFunc(ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.chans, ch)
-		close(ch)
+		delete(b.listeners, l)
 	})
-	return ch
 }
 
-// Send sends a hint of a topic to every listener. It never blocks.
-func (b *Broadcast) Send(topic string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for ch := range b.chans {
-		select {
-		case ch <- topic:
-		default:
+// Send calls every listener, whose context has not ended, with a hint.
+func (b *Broadcast) Send(h Hint) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for l := range b.listeners {
+		if l.ctx.Err() == nil {
+			l.f(h)
 		}
 	}
+}
+
+// hintBuffer is how many topics wait for one reader of HintedTopics. Further ones are lost.
+const hintBuffer = 256
+
+// HintedTopics returns the topics of the hints of w, for a listener that takes its time. It closes the channel
+// when ctx ends.
+func HintedTopics(ctx context.Context, w interface {
+	Hints(ctx context.Context, f func(Hint))
+}) <-chan string {
+	topics := make(chan string, hintBuffer)
+	var mu sync.Mutex
+	closed := false
+	w.Hints(ctx, func(h Hint) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !closed {
+			select {
+			case topics <- h.Topic:
+			default:
+			}
+		}
+	})
+	context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		closed = true
+		close(topics)
+	})
+	return topics
 }

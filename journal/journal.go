@@ -127,9 +127,9 @@ type Watcher interface {
 	// counter value since, and the value to ask with next time. Asked with 0 it
 	// returns all topics of the partition.
 	Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error)
-	// Hints sends each topic that gets an entry at once, until ctx ends and the channel is
-	// closed. Hints may be lost; Changes never are.
-	Hints(ctx context.Context) <-chan string
+	// Hints calls f with a hint of each topic that gets an entry, at once, until ctx ends. It is called by who
+	// stores entries, by several at once, so it must not wait. Hints may be lost; Changes never are.
+	Hints(ctx context.Context, f func(Hint))
 }
 
 // Remover removes topics.

@@ -60,17 +60,12 @@ func (s *awayStore) Body(ctx context.Context, topic string, e journal.Entry) ([]
 	return s.Memory.Body(ctx, topic, e)
 }
 
-func (s *awayStore) Hints(ctx context.Context) <-chan string {
-	out := make(chan string)
-	go func() {
-		defer close(out)
-		for topic := range s.Memory.Hints(ctx) {
-			if !s.mute.Load() {
-				out <- topic
-			}
+func (s *awayStore) Hints(ctx context.Context, f func(journal.Hint)) {
+	s.Memory.Hints(ctx, func(h journal.Hint) {
+		if !s.mute.Load() {
+			f(h)
 		}
-	}()
-	return out
+	})
 }
 
 func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor, most int, maxBytes int64) ([]journal.Entry, error) {

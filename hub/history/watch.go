@@ -122,7 +122,7 @@ func (a *alarm) partitions() (all []int) {
 func (s *Service) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	hints := s.o.Watcher.Hints(ctx)
+	hints := journal.HintedTopics(ctx, s.o.Watcher)
 	all.Go(func() {
 		for topic := range hints {
 			s.alarm.ring(topic)

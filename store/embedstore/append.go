@@ -116,13 +116,18 @@ func (t *topics) Append(ctx context.Context, now time.Time, topic string, e jour
 		inline = body
 	}
 	var stored journal.Entry
+	var after journal.Anchor
 	o.Run = func(tx *boltfile.Tx) (err error) {
-		stored, err = appendEntry(tx, key, topic, e, inline, ifHead)
+		stored, after, err = appendEntry(tx, key, topic, e, inline, ifHead)
 		return err
 	}
 	entryID := e.ID
 	o.Finish = func(err error) {
-		t.report(id, topic, err)
+		hint := journal.Hint{Topic: topic}
+		if err == nil {
+			hint.After, hint.Last = after, stored.Anchor()
+		}
+		t.report(id, hint, err)
 		if inFile && !boltfile.MayBeStored(err) {
 			t.bodies.remove(entryID)
 		}
@@ -147,12 +152,13 @@ func (t *topics) writeBody(ctx context.Context, topic string, id uuid.UUID, body
 	return t.bodies.write(id, body)
 }
 
-// appendEntry is the one atomic step of invariant 2.
-func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (journal.Entry, error) {
+// appendEntry is the one atomic step of invariant 2. It returns the entry with its place, and the one after which it is.
+func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inline []byte, ifHead journal.Version) (_ journal.Entry, after journal.Anchor, _ error) {
 	h, err := readHeadIf(tx, key, topic, ifHead)
 	if err != nil {
-		return e, err
+		return e, after, err
 	}
+	after = h.Last
 	e = h.Place(e, 0) // the head outlives its entries, so its position is the highest seen
 	at := positionKey(key, e.Position)
 	err = errors.Join(tx.Bucket(bucketEntries).Put(at, entryValue(e, inline)), tx.Bucket(bucketIDs).Put(e.ID[:], at))
@@ -161,7 +167,7 @@ func appendEntry(tx *boltfile.Tx, key []byte, topic string, e journal.Entry, inl
 		h.timed++
 	}
 	h.Head = h.Append(e)
-	return e, errors.Join(err, writeHead(tx, key, h))
+	return e, after, errors.Join(err, writeHead(tx, key, h))
 }
 
 // remember stores the interval of the n-th timed entry of a topic, in the place of the one that is

@@ -182,7 +182,7 @@ func TestManyDamagedEntriesAreTrimmedInSteps(t *testing.T) {
 		for i := range 2 * trimStep {
 			h, err := readHead(tx, key, topic)
 			if err == nil {
-				_, err = appendEntry(tx, key, topic, journal.Entry{ID: uuid.New(), Nonce: journal.Nonce(i + 1), ReceivedAt: start, Size: 1}, []byte("x"), h.Version)
+				_, _, err = appendEntry(tx, key, topic, journal.Entry{ID: uuid.New(), Nonce: journal.Nonce(i + 1), ReceivedAt: start, Size: 1}, []byte("x"), h.Version)
 			}
 			if err != nil {
 				return err

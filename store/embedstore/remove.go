@@ -20,7 +20,7 @@ func (t *topics) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	key := keyOf(id)
 	return t.folder.do(ctx, &boltfile.Op{
 		Run:    func(tx *boltfile.Tx) error { return remove(tx, key, topic, ifHead) },
-		Finish: func(err error) { t.report(id, topic, err) },
+		Finish: func(err error) { t.report(id, journal.Hint{Topic: topic}, err) },
 	})
 }
 

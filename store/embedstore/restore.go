@@ -100,7 +100,7 @@ func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journ
 			}
 			return err
 		},
-		Finish: func(err error) { t.report(id, h.Topic, err) },
+		Finish: func(err error) { t.report(id, journal.Hint{Topic: h.Topic}, err) },
 	})
 }
 

@@ -85,10 +85,10 @@ func (f *feed) since(n uint64) (ids []uuid.UUID, now uint64, all bool) {
 }
 
 // report reports a change of a topic to those that watch, once it is stored or may be.
-func (t *topics) report(id uuid.UUID, topic string, err error) {
+func (t *topics) report(id uuid.UUID, h journal.Hint, err error) {
 	if boltfile.MayBeStored(err) {
 		t.feeds[journal.Partition(id)].bump(id)
-		t.hints.Send(topic)
+		t.hints.Send(h)
 	}
 }
 
@@ -127,4 +127,4 @@ func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topi
 }
 
 // Hints implements journal.Watcher.
-func (t *topics) Hints(ctx context.Context) <-chan string { return t.hints.Hints(ctx) }
+func (t *topics) Hints(ctx context.Context, f func(journal.Hint)) { t.hints.Hints(ctx, f) }

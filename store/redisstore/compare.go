@@ -107,7 +107,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 			if gap.Count > 0 {
 				loss.Gaps = append(loss.Gaps, gap)
 			}
-			r.watcher.hints.Send(known.Topic)
+			r.watcher.hints.Send(journal.Hint{Topic: known.Topic})
 			return nil
 		}
 		raw = now

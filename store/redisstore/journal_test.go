@@ -307,7 +307,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 
 func TestClosedStore(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix()})
-	hints := s.Hints(context.Background())
+	hints := journal.HintedTopics(context.Background(), s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

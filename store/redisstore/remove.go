@@ -42,7 +42,7 @@ func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Versi
 		return tombstone, c, nil
 	})
 	if err == nil {
-		t.watcher.hints.Send(topic)
+		t.watcher.hints.Send(journal.Hint{Topic: topic})
 	}
 	return err
 }

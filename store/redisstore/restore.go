@@ -128,7 +128,7 @@ func (r *restorer) Restore(ctx context.Context, h journal.Head, remembered []jou
 		return raw, c, err
 	})
 	if err == nil {
-		r.watcher.hints.Send(h.Topic)
+		r.watcher.hints.Send(journal.Hint{Topic: h.Topic})
 	}
 	return err
 }

@@ -89,15 +89,15 @@ func (w *watcher) message(topic string) string { return w.sender + topic }
 // receive passes a hint of another hub to the listeners in this process.
 func (w *watcher) receive(message string) {
 	if len(message) > senderSize && message[:senderSize] != w.sender {
-		w.hints.Send(message[senderSize:])
+		w.hints.Send(journal.Hint{Topic: message[senderSize:]})
 	}
 }
 
 // Hints implements journal.Watcher. Hints of the store's own appends come at once;
 // those of other hubs come through Redis, where the first call begins to listen.
-func (w *watcher) Hints(ctx context.Context) <-chan string {
+func (w *watcher) Hints(ctx context.Context, f func(journal.Hint)) {
+	w.hints.Hints(ctx, f)
 	w.begin.Do(func() { close(w.wanted) })
-	return w.hints.Hints(ctx)
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -241,11 +242,18 @@ var watchChecks = []Check{
 		got, _ := k.changes(partition, two)
 		k.expect(len(got) <= len(topics), "%d changes of %d topics are reported", len(got), len(topics))
 	}},
-	{"HintsComeAtOnceAndBlockNobody", func(k *kit) {
+	{"HintsComeAtOnceAndEnd", func(k *kit) {
 		ctx, cancel := context.WithCancel(k.Context())
 		defer cancel()
-		first, second := k.h.Hints(ctx), k.h.Hints(ctx)
-		k.fill(topicName, 1)
+		first, second := journal.HintedTopics(ctx, k.h), journal.HintedTopics(ctx, k.h)
+		var mu sync.Mutex
+		var hints []journal.Hint
+		k.h.Hints(ctx, func(h journal.Hint) {
+			mu.Lock()
+			defer mu.Unlock()
+			hints = append(hints, h)
+		})
+		entries := k.fill(topicName, 1)
 		for _, ch := range []<-chan string{first, second} {
 			select {
 			case topic := <-ch:
@@ -255,19 +263,27 @@ var watchChecks = []Check{
 			}
 		}
 		for range 600 { // nothing reads the hints
-			k.add(topicName, at(0), plain("x"))
+			entries = append(entries, k.add(topicName, at(0), plain("x")))
 		}
 		cancel()
-		deadline := time.After(k.patience)
-		for _, ch := range []<-chan string{first, second} {
-			for open := true; open; {
-				select {
-				case _, open = <-ch:
-				case <-deadline:
-					k.Fatalf("the channel is not closed when its context ends")
-				}
+		mu.Lock()
+		came := len(hints)
+		after := map[journal.Anchor]journal.Anchor{}
+		last := journal.Anchor{}
+		for _, e := range entries {
+			after[e.Anchor()], last = last, e.Anchor()
+		}
+		for _, h := range hints {
+			if before, ok := after[h.Last]; h.Last.Position > 0 && (!ok || before != h.After) {
+				k.Errorf("a hint of %+v after %+v, which is after %+v", h.Last, h.After, before)
 			}
 		}
-		k.fill(topicName+"other", 1) // a closed channel does not block it either
+		mu.Unlock()
+		k.fill(topicName+"other", 1)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, h := range hints[came:] {
+			k.expect(h.Topic == topicName, "a hint came after the end of its context")
+		}
 	}},
 }

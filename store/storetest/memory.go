@@ -168,19 +168,20 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 		t.intervals = append(t.intervals, e.Interval())
 		t.intervals = t.intervals[max(0, len(t.intervals)-journal.Remembered):]
 	}
+	after := t.head.Last
 	t.head = t.head.Append(e)
 	t.head.Version = drawn.version
 	t.entries = append(t.entries, e)
-	m.changedTopic(topic, t)
+	m.changedTopic(t, journal.Hint{Topic: topic, After: after, Last: e.Anchor()})
 	return e, nil
 }
 
 // changedTopic stores a topic that changed.
-func (m *Memory) changedTopic(name string, t *memTopic) {
+func (m *Memory) changedTopic(t *memTopic, h journal.Hint) {
 	m.clock++
 	t.changed = m.clock
-	m.topics[name] = t
-	m.hints.Send(name)
+	m.topics[h.Topic] = t
+	m.hints.Send(h)
 }
 
 // Reset implements journal.Appender.
@@ -286,7 +287,7 @@ func (m *Memory) Changes(ctx context.Context, partition int, since uint64) (topi
 }
 
 // Hints implements journal.Watcher.
-func (m *Memory) Hints(ctx context.Context) <-chan string { return m.hints.Hints(ctx) }
+func (m *Memory) Hints(ctx context.Context, f func(journal.Hint)) { m.hints.Hints(ctx, f) }
 
 // Topics implements journal.Trimmer.
 func (m *Memory) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {

@@ -22,6 +22,6 @@ func (m *Memory) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	}
 	head = head.Tombstone()
 	head.Version = m.mint(start, topic, 0).version
-	m.changedTopic(topic, &memTopic{head: head})
+	m.changedTopic(&memTopic{head: head}, journal.Hint{Topic: topic})
 	return nil
 }

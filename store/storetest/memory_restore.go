@@ -43,6 +43,6 @@ func (m *Memory) Restore(ctx context.Context, h journal.Head, remembered []journ
 	}
 	head.Version = m.mint(start, h.Topic, 0).version
 	head.Gaps = slices.Clone(head.Gaps)
-	m.changedTopic(h.Topic, &memTopic{head: head, entries: t.entries, intervals: slices.Clone(remembered)})
+	m.changedTopic(&memTopic{head: head, entries: t.entries, intervals: slices.Clone(remembered)}, journal.Hint{Topic: h.Topic})
 	return nil
 }

@@ -69,7 +69,7 @@ type mutant struct {
 	read     func(topic string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error)
 	trim     func(topic string, cut journal.Cut)
 	changes  func(topics []string) []string
-	hints    func(ctx context.Context) <-chan string
+	hints    func(ctx context.Context, f func(journal.Hint))
 	find     func(id uuid.UUID) (string, journal.Entry, error)
 	heads    func(partition int, after uuid.UUID, limit int) ([]journal.Head, error)
 	lookup   func(topic string, from, until time.Time) (journal.Interval, error)
@@ -139,11 +139,12 @@ func (m *mutant) Changes(ctx context.Context, partition int, since uint64) ([]st
 	return topics, next, err
 }
 
-func (m *mutant) Hints(ctx context.Context) <-chan string {
+func (m *mutant) Hints(ctx context.Context, f func(journal.Hint)) {
 	if m.hints != nil {
-		return m.hints(ctx)
+		m.hints(ctx, f)
+		return
 	}
-	return m.Memory.Hints(ctx)
+	m.Memory.Hints(ctx, f)
 }
 
 func (m *mutant) Find(ctx context.Context, id uuid.UUID) (string, journal.Entry, error) {
@@ -483,14 +484,18 @@ var mutants = map[string]func(m *mutant){
 		m.changes = func(topics []string) []string { return topics[min(1, len(topics)):] }
 	},
 	"hints never come": func(m *mutant) {
-		m.hints = func(ctx context.Context) <-chan string {
-			ch := make(chan string)
-			context.AfterFunc(ctx, func() { close(ch) })
-			return ch
-		}
+		m.hints = func(context.Context, func(journal.Hint)) {}
 	},
-	"hints are not closed": func(m *mutant) {
-		m.hints = func(context.Context) <-chan string { return m.Memory.Hints(context.Background()) }
+	"hints do not end": func(m *mutant) {
+		m.hints = func(_ context.Context, f func(journal.Hint)) { m.Memory.Hints(context.Background(), f) }
+	},
+	"hints name another entry": func(m *mutant) {
+		m.hints = func(ctx context.Context, f func(journal.Hint)) {
+			m.Memory.Hints(ctx, func(h journal.Hint) {
+				h.After = h.Last
+				f(h)
+			})
+		}
 	},
 
 	// Records.

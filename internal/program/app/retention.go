@@ -34,7 +34,7 @@ type retention struct {
 	store interface {
 		journal.Trimmer
 		Head(ctx context.Context, topic string) (journal.Head, error)
-		Hints(ctx context.Context) <-chan string
+		Hints(ctx context.Context, f func(journal.Hint))
 	}
 	rule journal.Retention
 	// owns reports whether this hub trims a partition. Nil: it trims all of them.
@@ -63,7 +63,7 @@ func (r *retention) mine() []int {
 }
 
 func (r *retention) run(ctx context.Context) error {
-	hints := r.store.Hints(ctx)
+	hints := journal.HintedTopics(ctx, r.store)
 	tick := time.NewTicker(retentionBusy)
 	defer tick.Stop()
 	var last time.Time
