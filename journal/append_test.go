@@ -73,7 +73,7 @@ func TestBroadcast(t *testing.T) {
 	var b Broadcast
 	b.Send(Hint{Topic: "to nobody"})
 	ctx, cancel := context.WithCancel(t.Context())
-	never, reads := HintedTopics(ctx, &b), HintedTopics(ctx, &b)
+	never, reads := HintedTopics(ctx, b.Hints), HintedTopics(ctx, b.Hints)
 	for range 2 * hintBuffer {
 		b.Send(Hint{Topic: "topic"})
 		if got := <-reads; got != "topic" {

@@ -55,15 +55,13 @@ func (b *Broadcast) Send(h Hint) {
 // hintBuffer is how many topics wait for one reader of HintedTopics. Further ones are lost.
 const hintBuffer = 256
 
-// HintedTopics returns the topics of the hints of w, for a listener that takes its time. It closes the channel
-// when ctx ends.
-func HintedTopics(ctx context.Context, w interface {
-	Hints(ctx context.Context, f func(Hint))
-}) <-chan string {
+// HintedTopics returns the topics of hints, for a listener that takes its time. Hints is the method of a Watcher.
+// HintedTopics closes the channel when ctx ends.
+func HintedTopics(ctx context.Context, hints func(context.Context, func(Hint))) <-chan string {
 	topics := make(chan string, hintBuffer)
 	var mu sync.Mutex
 	closed := false
-	w.Hints(ctx, func(h Hint) {
+	hints(ctx, func(h Hint) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !closed {

@@ -122,7 +122,7 @@ func (a *alarm) partitions() (all []int) {
 func (s *Service) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	hints := journal.HintedTopics(ctx, s.o.Watcher)
+	hints := journal.HintedTopics(ctx, s.o.Watcher.Hints)
 	all.Go(func() {
 		for topic := range hints {
 			s.alarm.ring(topic)

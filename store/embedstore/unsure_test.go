@@ -37,7 +37,7 @@ func TestUnsureIsTold(t *testing.T) {
 	if err := errors.Join(topicsErr, subsErr); err != nil {
 		t.Fatal(err)
 	}
-	hints := journal.HintedTopics(t.Context(), s)
+	hints := journal.HintedTopics(t.Context(), s.Hints)
 
 	var unsure *boltfile.UnsureError
 	failLate(s, syscall.ENOSPC)

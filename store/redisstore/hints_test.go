@@ -34,7 +34,7 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 		prefix := freshPrefix()
 		a := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
 		b := openStore(t, Options{URL: url, Prefix: prefix, Timeout: patience})
-		hints := journal.HintedTopics(t.Context(), b)
+		hints := journal.HintedTopics(t.Context(), b.Hints)
 		hearsAll := func(by *Store, hints <-chan string, topic string) {
 			t.Helper()
 			for i := range 20 { // of partitions on each of a Cluster's servers
@@ -43,7 +43,7 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 		}
 		hearsAll(a, hints, topicName)
 		// A hub's own hints come once.
-		own := journal.HintedTopics(t.Context(), a)
+		own := journal.HintedTopics(t.Context(), a.Hints)
 		hearsAll(b, own, topicName+"first") // it listens; further hints of those may be on their way
 		publish(t, a, topicName, 1)
 		publish(t, b, topicName+"last", 1)
@@ -67,7 +67,7 @@ func TestHintsComeFromOtherHubs(t *testing.T) {
 func TestHintsComeAgainAfterAConnectionBroke(t *testing.T) {
 	server := redistest.Standalone(t)
 	a, b := openStore(t, Options{URL: server.URL(), Timeout: patience}), openStore(t, Options{URL: server.URL(), Timeout: patience})
-	hints := journal.HintedTopics(t.Context(), b)
+	hints := journal.HintedTopics(t.Context(), b.Hints)
 	hears(t, a, hints, topicName)
 	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 	hears(t, a, hints, topicName)
@@ -78,7 +78,7 @@ func TestHintsComeAgainAfterAConnectionBroke(t *testing.T) {
 func TestHintsFollowASlot(t *testing.T) {
 	servers := redistest.Cluster(t)
 	a, b := openStore(t, Options{URL: servers.URL(), Timeout: patience}), openStore(t, Options{URL: servers.URL(), Timeout: patience})
-	hints := journal.HintedTopics(t.Context(), b)
+	hints := journal.HintedTopics(t.Context(), b.Hints)
 	hears(t, a, hints, topicName)
 	slot := servers.Slot(t, a.conn.key.topic(topicName).heads)
 	from, _ := servers.Owner(t, slot)

@@ -307,7 +307,7 @@ func TestRefusedStoreWritesNothing(t *testing.T) {
 
 func TestClosedStore(t *testing.T) {
 	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix()})
-	hints := journal.HintedTopics(context.Background(), s)
+	hints := journal.HintedTopics(context.Background(), s.Hints)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ var watchChecks = []Check{
 	{"HintsComeAtOnceAndEnd", func(k *kit) {
 		ctx, cancel := context.WithCancel(k.Context())
 		defer cancel()
-		first, second := journal.HintedTopics(ctx, k.h), journal.HintedTopics(ctx, k.h)
+		first, second := journal.HintedTopics(ctx, k.h.Hints), journal.HintedTopics(ctx, k.h.Hints)
 		var mu sync.Mutex
 		var hints []journal.Hint
 		k.h.Hints(ctx, func(h journal.Hint) {

@@ -63,7 +63,7 @@ func (r *retention) mine() []int {
 }
 
 func (r *retention) run(ctx context.Context) error {
-	hints := journal.HintedTopics(ctx, r.store)
+	hints := journal.HintedTopics(ctx, r.store.Hints)
 	tick := time.NewTicker(retentionBusy)
 	defer tick.Stop()
 	var last time.Time
