@@ -29,7 +29,7 @@ func TestDocumentsTellTheRulesOfTheUser(t *testing.T) {
 // commands and scripts, in groups, for hints, and all of them again after a restart.
 var ofConnections = []string{
 	"AppendKeepsWhatItIsGiven", "RacingAppends", "BodiesOfAnySize", "CommitsInOneGroup", "UpdatesAreOneStepEach",
-	"HintsComeAtOnceAndBlockNobody", "RestartKeepsTheJournal", "RestartKeepsTheSubscriptions", "SealKeyIsChanged",
+	"HintsComeAtOnceAndEnd", "RestartKeepsTheJournal", "RestartKeepsTheSubscriptions", "SealKeyIsChanged",
 }
 
 // TLS, with an ACL that admits only the user of a hub: the tests that make connections.
