@@ -41,7 +41,7 @@ func (b *Broadcast) Hints(ctx context.Context, f func(Hint)) {
 	})
 }
 
-// Send calls every listener, whose context has not ended, with a hint.
+// Send calls each listener with a hint, unless its context has ended.
 func (b *Broadcast) Send(h Hint) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

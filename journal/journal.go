@@ -127,8 +127,8 @@ type Watcher interface {
 	// counter value since, and the value to ask with next time. Asked with 0 it
 	// returns all topics of the partition.
 	Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error)
-	// Hints calls f with a hint of each topic that gets an entry, at once, until ctx ends. It is called by who
-	// stores entries, by several at once, so it must not wait. Hints may be lost; Changes never are.
+	// Hints has f called with a hint of each topic that gets an entry, at once, until ctx ends. The goroutines
+	// that store entries call f, several at once, so it must not wait. Hints may be lost; Changes never are.
 	Hints(ctx context.Context, f func(Hint))
 }
 
