@@ -30,7 +30,7 @@ type Loss struct {
 //	KEYS, ARGV and what it returns are as for ifHeadStands and announce
 var regainScript = newScript(bounded, ifHeadStands+`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-`+announce)
+`+theTime+announce)
 
 // comparePage is how many heads are read at once.
 const comparePage = 128

@@ -17,7 +17,7 @@ if redis.call('HDEL', KEYS[5], ARGV[1]) == 1 then redis.call('HSET', KEYS[5], 'r
 if ARGV[3] == '' then return {1} end
 redis.call('DEL', KEYS[4])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-`+announce)
+`+theTime+announce)
 
 // Remove implements journal.Remover. Entries go first, as Trim trims them.
 func (t *trimmer) Remove(ctx context.Context, topic string, ifHead journal.Version) error {

@@ -18,7 +18,7 @@ var restoreScript = newScript(grows, ifHeadStands+`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('DEL', KEYS[4])
 for i = 8, #ARGV do redis.call('LPUSH', KEYS[4], ARGV[i]) end
-`+announce)
+`+theTime+announce)
 
 // refillScript stores an entry of another store. Restore stores its head later.
 //

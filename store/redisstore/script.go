@@ -22,7 +22,7 @@ const (
 var scripts = map[*redis.Script]side{}
 
 // newScript makes a script of its source. Each is one variable, with its KEYS,
-// ARGV and results documented. All of its KEYS are in one slot.
+// ARGV and results documented. In a Cluster, all of its KEYS are in one slot.
 //
 // A script may run twice for one call, because the client sends it again if the answer was
 // lost. It has to recognise that, or do no harm.
@@ -58,7 +58,7 @@ local us = time[1] * 1000000 + time[2]
 `
 
 // announce ends the scripts after which the topic counts as changed, and gives other
-// hubs a hint of it. watcher.announcing makes its KEYS and ARGV.
+// hubs a hint of it. It comes after theTime. watcher.announcing makes its KEYS and ARGV.
 //
 //	KEYS    2 changes, 3 latest change
 //	ARGV    1 topic, 4 most changes, 5 hint, 6 its channel, 7 command that publishes it
@@ -69,7 +69,7 @@ local us = time[1] * 1000000 + time[2]
 // latest ones before it were lost. The same number goes into latest, which Poll reads for
 // many partitions at once. The channel is not one of the KEYS, because Redis Cluster
 // delays commands with missing keys while it moves their slot.
-const announce = theTime + `
+const announce = `
 local n = us
 local last = redis.call('ZRANGE', KEYS[2], 0, 0, 'REV', 'WITHSCORES')
 if last[2] and tonumber(last[2]) >= n then n = last[2] + 1 end
