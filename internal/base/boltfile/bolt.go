@@ -130,12 +130,13 @@ func (b *bolt) append() (logged bool, err error) {
 		}
 	}
 	b.wal.mark(b.record.meta)
-	if b.wal.at > walStart && b.wal.at+b.record.size() > b.maxLog {
+	record := b.record.pack(b.wal.id)
+	if b.wal.at > walStart && b.wal.at+int64(len(record)) > b.maxLog {
 		if err := b.restartLog(); err != nil {
 			return false, err
 		}
 	}
-	switch err = b.wal.write(&b.record); {
+	switch err = b.wal.write(record); {
 	case IsFull(err): // direct gives back the room that the log has
 		return false, nil
 	case err == nil:
@@ -144,7 +145,7 @@ func (b *bolt) append() (logged bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("writing %s: %w", b.wal.f.path, err)
 	}
-	b.wal.at += b.record.size()
+	b.wal.at += int64(len(record))
 	return true, nil
 }
 

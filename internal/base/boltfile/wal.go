@@ -21,8 +21,9 @@ import (
 // transaction, as many as are good and have consecutive numbers:
 //
 //	block   magic (8), id (8), size of a page (4), checksum (4)
-//	record  checksum (4), count of pages (4), transaction (8), and for each page its place (8) and length (8), in
-//	        whole blocks; then the pages, the meta page last
+//	record  checksum (4), count of pages (4), transaction (8), and for each page its place (8), its length (4), and how
+//	        much of it follows (4); then the pages, without zeros at their ends, the meta page last; and zeros, until
+//	        the block is full
 //
 // Numbers are big-endian. A record that is not good was being written when the process or the machine stopped, and
 // nobody was told that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced, the first
@@ -32,10 +33,11 @@ import (
 // file without its log, is taken for whole.
 const (
 	walSuffix  = "-wal"
-	walMagic   = "rshubwal"
+	walMagic   = "rshublog"
 	walBlock   = 4096
 	walStart   = walBlock // of the first record
 	recordHead = 16
+	pageHead   = 16
 	recordMax  = 512 << 10 // of pages; what is larger does not go to the log
 	recordKept = 1 << 20   // of memory, after a commit
 	markAt     = 128       // in a meta page, and the sector that bbolt writes as a whole
@@ -50,6 +52,7 @@ type record struct {
 	large  bool   // there were too many to keep
 	meta   []byte
 	metaAt int64
+	packed []byte // what pack returns
 }
 
 // page is where pages that follow each other belong in the file.
@@ -57,9 +60,9 @@ type page struct{ at, size int64 }
 
 func (r *record) begin(txid uint64) {
 	if cap(r.data) > recordKept {
-		r.data = nil
+		r.data, r.packed = nil, nil
 	}
-	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0]}
+	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0], packed: r.packed}
 }
 
 // add copies what was written.
@@ -70,29 +73,42 @@ func (r *record) add(p []byte, at int64) {
 	r.pages, r.data = append(r.pages, page{at, int64(len(p))}), append(r.data, p...)
 }
 
-// recordHeadSize is the length of what comes before the pages.
-func recordHeadSize(pages int) int64 {
-	return (recordHead + 16*int64(pages) + walBlock - 1) / walBlock * walBlock
-}
-
-// size is the length of the record in the log.
-func (r *record) size() int64 {
-	return recordHeadSize(len(r.pages)+1) + int64(len(r.data)+len(r.meta))
-}
-
-// head is what comes before the pages.
-func (r *record) head(id []byte) []byte {
-	b := make([]byte, recordHead, recordHeadSize(len(r.pages)+1))
-	binary.BigEndian.PutUint32(b[4:], uint32(len(r.pages)+1)) //nolint:gosec // recordMax bounds it
+// pack returns what the log gets. It is valid until it is called again.
+func (r *record) pack(id []byte) []byte {
+	pages, data := append(r.pages, page{r.metaAt, int64(len(r.meta))}), r.data
+	b := append(r.packed[:0], make([]byte, recordHead+pageHead*len(pages))...)
+	binary.BigEndian.PutUint32(b[4:], uint32(len(pages))) //nolint:gosec // recordMax bounds it, and what else is below
 	binary.BigEndian.PutUint64(b[8:], r.txid)
-	for _, p := range append(r.pages, page{r.metaAt, int64(len(r.meta))}) {
-		b = binary.BigEndian.AppendUint64(b, uint64(p.at))   //nolint:gosec // no place is negative
-		b = binary.BigEndian.AppendUint64(b, uint64(p.size)) //nolint:gosec // nor is a length
+	for n, p := range pages {
+		one := r.meta
+		if n < len(r.pages) {
+			one, data = data[:p.size], data[p.size:]
+		}
+		one = trimZeros(one)
+		head := b[recordHead+pageHead*n:]
+		binary.BigEndian.PutUint64(head, uint64(p.at))          //nolint:gosec // no place is negative
+		binary.BigEndian.PutUint32(head[8:], uint32(p.size))    //nolint:gosec // nor is a length
+		binary.BigEndian.PutUint32(head[12:], uint32(len(one))) //nolint:gosec // nor is this one
+		b = append(b, one...)
 	}
-	b = b[:cap(b)]
-	sum := crc32.Update(crc32.Checksum(id, castagnoli), castagnoli, b[4:])
-	sum = crc32.Update(crc32.Update(sum, castagnoli, r.data), castagnoli, r.meta)
-	binary.BigEndian.PutUint32(b, sum)
+	r.packed = append(b, make([]byte, blocks(len(b))-len(b))...)
+	binary.BigEndian.PutUint32(r.packed, recordSum(id, r.packed))
+	return r.packed
+}
+
+// recordSum is the checksum of a record.
+func recordSum(id, record []byte) uint32 {
+	return crc32.Update(crc32.Checksum(id, castagnoli), castagnoli, record[4:])
+}
+
+// blocks is the length of as many blocks as have size bytes.
+func blocks(size int) int { return (size + walBlock - 1) / walBlock * walBlock }
+
+// trimZeros returns b without most of the zeros at its end.
+func trimZeros(b []byte) []byte {
+	for len(b) >= 8 && binary.NativeEndian.Uint64(b[len(b)-8:]) == 0 {
+		b = b[:len(b)-8]
+	}
 	return b
 }
 
@@ -189,17 +205,11 @@ func setMarks(f io.WriterAt, pageSize int, id []byte) error {
 	return err
 }
 
-// write writes a record to the end of the log.
-func (w *wal) write(r *record) error {
-	at := w.at
+// write writes a packed record to the end of the log.
+func (w *wal) write(record []byte) error {
 	w.empty = false
-	for _, b := range [][]byte{r.head(w.id), r.data, r.meta} {
-		if _, err := w.f.WriteAt(b, at); err != nil {
-			return err
-		}
-		at += int64(len(b))
-	}
-	return nil
+	_, err := w.f.WriteAt(record, w.at)
+	return err
 }
 
 // clear empties the log. It needs no room on the disk, and gives back what the records had.
@@ -237,30 +247,35 @@ func (w *wal) zero(end int64) error {
 
 // next reads the next record; nil: there is none.
 func (w *wal) next() (*record, error) {
-	read := func(size, at int64) ([]byte, error) {
-		b := make([]byte, size)
-		_, err := w.f.ReadAt(b, at)
-		return b, err
+	var b []byte
+	read := func(size int) (err error) { // until b has size bytes
+		n := len(b)
+		b = append(b, make([]byte, size-n)...)
+		_, err = w.f.ReadAt(b[n:], w.at+int64(n))
+		return err
 	}
 	var r record
-	head, err := read(recordHead, w.at)
+	err := read(recordHead)
 	if err == nil {
-		count := int64(binary.BigEndian.Uint32(head[4:]))
+		count := binary.BigEndian.Uint32(b[4:])
 		if count == 0 || count > recordMax/minPageSize+1 {
 			return nil, nil
 		}
-		head, err = read(recordHeadSize(int(count)), w.at)
-		size := int64(0)
-		for p := head[recordHead:]; count > 0 && err == nil; count, p = count-1, p[16:] {
-			one := page{int64(binary.BigEndian.Uint64(p)), int64(binary.BigEndian.Uint64(p[8:]))} //nolint:gosec // checked below
-			if one.at < 0 || one.size <= 0 || one.size > recordMax || size > recordMax {
-				return nil, nil
-			}
-			r.pages, size = append(r.pages, one), size+one.size
+		err = read(recordHead + pageHead*int(count))
+	}
+	size, kept, parts := 0, 0, []int{}
+	for heads := b[min(recordHead, len(b)):]; len(heads) > 0 && err == nil; heads = heads[pageHead:] {
+		one := page{int64(binary.BigEndian.Uint64(heads)), int64(binary.BigEndian.Uint32(heads[8:]))} //nolint:gosec // checked below
+		part := int(binary.BigEndian.Uint32(heads[12:]))
+		if one.at < 0 || one.size == 0 || one.size > recordMax || int64(part) > one.size || size > recordMax {
+			return nil, nil
 		}
-		if err == nil {
-			r.data, err = read(size, w.at+int64(len(head)))
-		}
+		r.pages, parts = append(r.pages, one), append(parts, part)
+		size, kept = size+int(one.size), kept+part
+	}
+	data := len(b)
+	if err == nil {
+		err = read(blocks(data + kept))
 	}
 	if errors.Is(err, io.EOF) {
 		return nil, nil
@@ -268,12 +283,19 @@ func (w *wal) next() (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.txid = binary.BigEndian.Uint64(head[8:])
-	sum := crc32.Update(crc32.Checksum(w.id, castagnoli), castagnoli, head[4:])
-	if crc32.Update(sum, castagnoli, r.data) != binary.BigEndian.Uint32(head) || !w.fits(&r) {
+	if recordSum(w.id, b) != binary.BigEndian.Uint32(b) {
 		return nil, nil
 	}
-	w.at += int64(len(head) + len(r.data))
+	r.txid, r.data = binary.BigEndian.Uint64(b[8:]), make([]byte, 0, size)
+	for n, part := range parts {
+		r.data = append(r.data, b[data:data+part]...)
+		r.data = append(r.data, make([]byte, int(r.pages[n].size)-part)...)
+		data += part
+	}
+	if !w.fits(&r) {
+		return nil, nil
+	}
+	w.at += int64(len(b))
 	return &r, nil
 }
 

@@ -568,7 +568,7 @@ func TestPowerCutWhereTheLogBeganAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	file, before := read(path), read(path+walSuffix)
-	write(t, d, map[string][]byte{"small/a": []byte("4"), "large/b": make([]byte, 60_000)})
+	write(t, d, map[string][]byte{"small/a": []byte("4"), "large/b": bytes.Repeat([]byte("b"), 60_000)})
 	after := read(path + walSuffix)
 	for at := walStart; at < len(after); at += walBlock {
 		log := slices.Concat(before[:min(at, len(before))], after[min(at, len(before)):])
@@ -862,6 +862,44 @@ func TestKilledBeforeTheLock(t *testing.T) {
 	wantValue(t, open(t, path, options()), "value     2")
 }
 
+// A record comes back as it was, and has little room for the zeros at the ends of pages.
+func TestRecordComesBack(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	m, err := readMetas(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWAL(&DB{path: place(t, file, log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.close() }() // it is synced by nobody
+	for _, full := range []int{0, 1, 7, 8, 9, 200, m.pageSize - 1, m.pageSize} {
+		r := record{txid: m.txid, meta: file[:m.pageSize]}
+		for n := range 5 {
+			r.add(append(bytes.Repeat([]byte{byte(n + 1)}, full), make([]byte, m.pageSize-full)...), int64(2*m.pageSize))
+		}
+		packed := r.pack(w.id)
+		if most := blocks(recordHead + 6*pageHead + 5*(full+8) + 200); len(packed)%walBlock != 0 || len(packed) > most {
+			t.Errorf("pages with %d bytes: the record has %d, want %d at most, in whole blocks", full, len(packed), most)
+		}
+		w.at = walStart
+		if err := w.write(packed); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.next()
+		if err != nil || got == nil {
+			t.Fatalf("pages with %d bytes: %v, %v", full, got, err)
+		}
+		if want := append(r.pages, page{0, int64(m.pageSize)}); got.txid != r.txid || !slices.Equal(got.pages, want) || !bytes.Equal(got.data, append(r.data, r.meta...)) {
+			t.Errorf("pages with %d bytes come back as %+v of transaction %d, %d bytes", full, got.pages, got.txid, len(got.data))
+		}
+		if w.at != int64(walStart+len(packed)) {
+			t.Errorf("after a record of %d bytes the next one is at %d", len(packed), w.at)
+		}
+	}
+}
+
 // A record that would write anywhere but to whole pages that its meta page knows is not one.
 func TestRecordsThatDoNotFit(t *testing.T) {
 	file, log := killed(t, options(), 3)
@@ -892,7 +930,7 @@ func TestRecordsThatDoNotFit(t *testing.T) {
 		}
 		r := record{txid: m.txid, meta: tt.meta}
 		r.add(make([]byte, tt.size), tt.at)
-		if err := errors.Join(w.f.osFile.Truncate(walStart), w.write(&r)); err != nil {
+		if err := errors.Join(w.f.osFile.Truncate(walStart), w.write(r.pack(w.id))); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := w.next(); (got != nil) != tt.fits || err != nil {
@@ -921,8 +959,8 @@ func FuzzLog(f *testing.F) {
 	f.Add(make([]byte, walBlock), true)
 	r := record{txid: 7, meta: b[4096:8192], metaAt: 4096}
 	r.add(bytes.Repeat([]byte{1}, 8192), 2*4096)
-	f.Add(r.head(nil), true)
-	f.Add(slices.Concat(r.head(w.id), r.data, r.meta), false)
+	f.Add(r.pack(nil), true)
+	f.Add(r.pack(w.id), false)
 	f.Cleanup(func() { _ = w.close() })
 	f.Fuzz(func(t *testing.T, b []byte, sign bool) {
 		if len(b) >= recordHead && sign { // so that more than the checksum is read
