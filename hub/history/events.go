@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -97,7 +98,8 @@ func (s *Service) create(ctx context.Context, topic string, e journal.Entry, met
 	defer s.writers.resume()
 	return s.events.get(ctx, eventKey{place{e.Position, e.Nonce}, meta}, func() (sharedEvent, error) {
 		text, err := s.encode(ctx, topic, &e, meta)
-		return sharedEvent{PositionOf(topic, e.Anchor()).appendLine(text), len(text)}, err
+		line := PositionOf(topic, e.Anchor()).appendLine(nil)
+		return sharedEvent{slices.Concat(text, line), len(text)}, err // without the room that encode has behind the text
 	})
 }
 

@@ -1,9 +1,12 @@
 package history
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,4 +257,37 @@ func TestEachGapIsTold_MEM01(t *testing.T) {
 	w.publish(minute(15), minute(20), "b")
 	rec, err := w.get(w.url(topic, paramAfter, PositionOf(topic, lost).String()))
 	w.want(rec, err, "b", minute(15), time.Time{}, "2026-01-02T00:10:00Z/2026-01-02T00:12:00Z", "2026-01-02T00:10:00Z/2026-01-02T00:15:00Z")
+}
+
+// oneBody is a journal in which all entries have the same body.
+type oneBody struct {
+	journal.Reader
+	body []byte
+}
+
+func (j oneBody) Body(context.Context, string, journal.Entry) ([]byte, error) { return j.body, nil }
+
+// What is kept of events takes no more memory than it may, with the keys and the room behind the texts.
+func TestEventsHaveTheirMemory(t *testing.T) {
+	for _, size := range []int{10, 800, 5000} {
+		w := newWorld(t)
+		w.o.Journal = oneBody{w.o.Journal, bytes.Repeat([]byte("a"), size)}
+		heap := func() int64 {
+			runtime.GC()
+			var n runtime.MemStats
+			runtime.ReadMemStats(&n)
+			return int64(n.HeapAlloc)
+		}
+		before, most := heap(), int64(w.events.most)
+		for n := range 2 * int(most) / (size + 500) {
+			e := journal.Entry{Position: journal.Position(n), MediaType: "text/plain", Size: int64(size)}
+			if _, err := w.event(t.Context(), topic, &e, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept := heap() - before; kept < most/2 || kept > most+most/8 {
+			t.Errorf("of events of %d bytes, %d KiB are kept, and may be %d", size, kept>>10, most>>10)
+		}
+		runtime.KeepAlive(w)
+	}
 }

@@ -13,7 +13,7 @@ import (
 // shared keeps results that many streams need at about the same time: the first makes a result,
 // the others wait for it. Results never change. It may be shared between goroutines.
 type shared[K comparable, V any] struct {
-	size func(V) int // bytes of a result
+	size func(V) int // bytes of a result, besides resultBytes
 	most int         // bytes of all that are kept
 
 	mu    sync.Mutex
@@ -29,7 +29,10 @@ type result[V any] struct {
 	left bool // whoever made it went away
 }
 
-// mostResults is how many results are kept, however small they are.
+// resultBytes is about how much memory a result takes in shared, with its key.
+const resultBytes = 450
+
+// mostResults is more results than there is memory for.
 const mostResults = 1 << 16
 
 func newShared[K comparable, V any](most int, size func(V) int) *shared[K, V] {
@@ -90,7 +93,7 @@ func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create fun
 		c.forget(key, r)
 		return r.v, r.err
 	}
-	for c.bytes += c.size(r.v); c.bytes > c.most; {
+	for c.bytes += resultBytes + c.size(r.v); c.bytes > c.most; {
 		_, old, ok := c.lru.RemoveOldest()
 		if !ok {
 			c.bytes = 0
@@ -113,7 +116,7 @@ func (c *shared[K, V]) drop(r *result[V]) {
 	select {
 	case <-r.done:
 		if r.err == nil {
-			c.bytes -= c.size(r.v)
+			c.bytes -= resultBytes + c.size(r.v)
 		}
 	default:
 	}

@@ -20,7 +20,7 @@ type usage struct {
 
 // grown says what a program needs clearly more of than before; empty: nothing. What is bounded may have filled
 // up meanwhile: a hub has up to 64 connections to each of three masters of Redis, and the events and
-// pages of its streams (32 MiB, without their keys).
+// pages of its streams (32 MiB).
 func (u usage) grown(before usage) string {
 	var more []string
 	note := func(what string, was, is, slack int64, factor float64) {
