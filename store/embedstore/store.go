@@ -57,9 +57,9 @@ var (
 
 const (
 	databaseName = "store.db"
-	// maxLog is how long the write-ahead log may become, in bytes. A publish takes some 37 KB of it, and one in
+	// maxLog is how long the write-ahead log may become, in bytes. A publish takes some 20 KB of it, and one in
 	// 800 waits until the file is synced.
-	maxLog     = 32 << 20
+	maxLog     = 16 << 20
 	pidName    = "store.pid"
 	bodiesName = "bodies"
 )
