@@ -150,6 +150,7 @@ var table = map[string]room{
 	"test/units":     {layer: "4"},
 	"test/docs":      {layer: "4"},
 	"test/measure":   {layer: "4"},
+	"test/lockshare": {layer: "0"},
 	"test/scale":     {layer: "2", may: "cluster"},
 	"test/corpus":    {layer: "4"},
 }

@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/lockshare"
 )
 
 // The cost of everything around an exchange that costs nothing: fan out, choose the turn, build the
@@ -144,26 +143,69 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
-// threadTime is how long this thread has worked. A goroutine that asks has to be locked to it.
-func threadTime() time.Duration {
-	const rusageThread = 1
-	var u syscall.Rusage
-	_ = syscall.Getrusage(rusageThread, &u) // Linux has it
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // subscriptionOf is a live one that no store knows.
 func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscription)) subscriptions.Subscription {
 	return newMemory().subscribe(topic, callback, more...)
 }
 
+// How long the locks are held for a delivery that all schedulers share: that of the bodies, for a small one in memory,
+// and that of the results. One operation is one delivery of 1,000 lanes, and does no I/O. What comes before and after
+// the locks counts as well.
+func BenchmarkSharedLocks(b *testing.B) {
+	bed := newBed(b, single)
+	bed.take()
+	const lanes = 1000
+	subs := make([]subscriptions.Subscription, lanes)
+	for i := range subs {
+		subs[i] = subscriptionOf(topicA, fmt.Sprintf("http://h%d.example/%d", i%64, i))
+		bed.d.Apply(subs[i])
+	}
+	l := bed.d.only().s.topics[topicA].lanes[0]
+	bed.publish(b, topicA, make([]byte, 1024))
+	commits := newGroupCommit(noCommits{bed.memory}, time.Hour, 2*lanes, bed.d.commits.log)
+	get := func() *body {
+		e, err := bed.d.bodies.get(b.Context(), l.topic.topic, l.cursor.anchor(), l.host, quick)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return e
+	}
+	first := get() // others have it at the same time
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var spent [2]time.Duration
+	timed := func(of int, f func(i int)) {
+		start := lockshare.ThreadTime()
+		for i := range lanes {
+			f(i)
+		}
+		spent[of] += lockshare.ThreadTime() - start
+	}
+	done := 0
+	for b.Loop() {
+		if done++; done%lanes != 1 {
+			continue
+		}
+		timed(0, func(int) { bed.d.bodies.put(get(), l.host, quick) })
+		timed(1, func(i int) {
+			if commits.blocks(subs[i].ID) {
+				b.Fatal("it is blocked")
+			}
+			commits.add(subscriptions.Commit{ID: subs[i].ID, Cursor: subs[i].Cursor})
+		})
+		commits.write(b.Context(), false)
+	}
+	bed.d.bodies.put(first, l.host, quick)
+	for i, name := range []string{"bodies", "results"} {
+		lockshare.Report(b, name, spent[i], (done+lanes-1)/lanes*lanes, 0)
+	}
+}
+
 // How long the lock of the scheduler is held for a delivery, and for what: the lane becomes ready, a
 // sender starts it, the subscription is confirmed, the cursor moves, the lane is put back. One
 // operation is one delivery, and does no I/O. It counts processor time, which other programs do not
-// lengthen. The percentages are how much of the time the lock of each scheduler is held at the rate of so many cores, if
-// each makes rateOfCore deliveries a second.
+// lengthen.
 func BenchmarkLock(b *testing.B) {
-	const rateOfCore = 15_000
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {100, 1000, 100_000}, {1000, 10_000, 1_000_000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
 			bed := newBed(b, single)
@@ -182,9 +224,9 @@ func BenchmarkLock(b *testing.B) {
 			var spent [5]time.Duration
 			timed := func(of int, f func(*scheduler)) {
 				q.do(func(s *scheduler) {
-					start := threadTime()
+					start := lockshare.ThreadTime()
 					f(s)
-					spent[of] += threadTime() - start
+					spent[of] += lockshare.ThreadTime() - start
 				})
 			}
 			runtime.LockOSThread()
@@ -236,11 +278,7 @@ func BenchmarkLock(b *testing.B) {
 						all += spent[i]
 						b.ReportMetric(float64(spent[i])/float64(done), "ns-"+name)
 					}
-					hold := all.Seconds() / float64(done)
-					b.ReportMetric(hold*1e9, "ns-held/delivery")
-					for _, cores := range []float64{16, 64} {
-						b.ReportMetric(100*hold*cores*rateOfCore/math.Ceil(cores/coresOfScheduler), fmt.Sprintf("%%-at-%.0f-cores", cores))
-					}
+					lockshare.Report(b, "held", all, done, coresOfScheduler)
 				}
 			}
 		})

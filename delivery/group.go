@@ -15,6 +15,12 @@ type group struct {
 	n       int               // results in all commits
 }
 
+// newGroup returns a group with room for as many commits as the one before it had, since making room later
+// would keep the senders waiting.
+func newGroup(before int) group {
+	return group{commits: make([]subscriptions.Commit, 0, before), counts: make([]int, 0, before), latest: make(map[uuid.UUID]int, before)}
+}
+
 // add adds a result. It is joined with the latest commit of its subscription: the
 // greater cursor, all attempts and gaps. Results of two generations are not joined, because
 // those of one cursor must not take effect with another. An end is never joined: it has no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,8 +47,10 @@ type groupCommit struct {
 	failed  group     // wait to be written again, until again
 	again   time.Time
 	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
+	some    atomic.Bool            // blocked has some
 	tries   int                    // writes of which something failed, since the store had stored all
 	giveUp  bool                   // add waits no more
+	before  int                    // commits in the group before the one that fills; only write uses it
 	// begun counts the groups that write began with, and written those that it has finished.
 	begun, written uint64
 }
@@ -153,9 +156,10 @@ func (gc *groupCommit) write(ctx context.Context, last bool) {
 // nextGroup returns the group that fills. If the backoff of the results that failed is over, they
 // belong to it. Until then, new results of their subscriptions wait with them.
 func (gc *groupCommit) nextGroup(last bool) (g group) {
+	next := newGroup(gc.before)
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
-	g, gc.filling, gc.hurry = gc.filling, group{}, false
+	g, gc.filling, gc.hurry = gc.filling, next, false
 	if gc.failed.n > 0 {
 		var later group
 		later, g = g.split(gc.failed.has)
@@ -165,7 +169,7 @@ func (gc *groupCommit) nextGroup(last bool) (g group) {
 			g, gc.failed = gc.failed, group{}
 		}
 	}
-	gc.writing = g
+	gc.writing, gc.before = g, len(g.commits)
 	gc.begun++
 	gc.changed.Broadcast()
 	return g
@@ -200,13 +204,16 @@ func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 	}
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
-	for id := range g.latest {
-		switch {
-		case !failed.has(id):
-			delete(gc.blocked, id)
-		case why != nil:
-			gc.blocked[id] = struct{}{}
+	if why != nil || len(gc.blocked) > 0 {
+		for id := range g.latest {
+			switch {
+			case !failed.has(id):
+				delete(gc.blocked, id)
+			case why != nil:
+				gc.blocked[id] = struct{}{}
+			}
 		}
+		gc.some.Store(len(gc.blocked) > 0)
 	}
 	switch {
 	case failed.n > 0:
@@ -251,6 +258,9 @@ func (gc *groupCommit) done() {
 // blocks reports whether a subscription must get nothing, because the store has not accepted
 // the results of its last deliveries.
 func (gc *groupCommit) blocks(id uuid.UUID) bool {
+	if !gc.some.Load() {
+		return false
+	}
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
 	_, ok := gc.blocked[id]

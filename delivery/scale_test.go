@@ -13,6 +13,7 @@ import (
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/lockshare"
 	"github.com/rshub/rshub/test/scale"
 )
 
@@ -140,9 +141,9 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight
 	}
 	out.worked = make([]time.Duration, schedulers)
 	timed := func(of int, f func(*scheduler)) {
-		start := threadTime()
+		start := lockshare.ThreadTime()
 		f(&ss.all[of].s)
-		out.worked[of] += threadTime() - start
+		out.worked[of] += lockshare.ThreadTime() - start
 	}
 	each := func(f func(*scheduler)) {
 		for of := range ss.all {

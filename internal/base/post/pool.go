@@ -169,6 +169,7 @@ func (p *Pool) put(c *conn) {
 
 // keep keeps a connection, and returns the one that is too many.
 func (p *Pool) keep(c *conn) (excess *conn) {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.origins[c.target.origin]
@@ -183,7 +184,7 @@ func (p *Pool) keep(c *conn) (excess *conn) {
 	}
 	c.origin = o
 	o.conns = append(o.conns, c)
-	c.idle, c.since = true, time.Now()
+	c.idle, c.since = true, now
 	if c.older = p.newest; p.newest == nil {
 		p.oldest = c
 	} else {
