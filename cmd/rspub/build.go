@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,6 +149,9 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 		}
 		return err
 	}
+	if err := whole(s.Status().Sets, sets); err != nil {
+		return err
+	}
 	if err := s.Export(f.out); err != nil {
 		return err
 	}
@@ -167,6 +171,18 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 		}
 		if err := linkData(x.Folder.Dir, filepath.Join(f.out, x.Name, "data")); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// whole returns an error if a set is empty only because everything in it was refused: its subscribers would delete
+// what they have.
+func whole(status []source.SetStatus, sets []source.Set) error {
+	for i, st := range status {
+		if problems := st.Folder.Problems; st.Folder.Resources == 0 && len(problems) > 0 {
+			return cli.Fail(cli.ExitFailure, "nothing is written, since nothing in %s can be published, for example because of this: %w",
+				cmp.Or(sets[i].Catalogue.Location, sets[i].Folder.Dir), problems[0].Err)
 		}
 	}
 	return nil
