@@ -97,34 +97,32 @@ func (s *Service) create(ctx context.Context, topic string, e journal.Entry, met
 	s.writers.rest()
 	defer s.writers.resume()
 	return s.events.get(ctx, eventKey{place{e.Position, e.Nonce}, meta}, func() (sharedEvent, error) {
-		text, err := s.encode(ctx, topic, &e, meta)
-		line := PositionOf(topic, e.Anchor()).appendLine(nil)
-		return sharedEvent{slices.Concat(text, line), len(text)}, err // without the room that encode has behind the text
+		return s.encode(ctx, topic, &e, meta)
 	})
 }
 
-// encoded is what encode needs for a byte of a document, in bytes: the document, its text, and up to
+// encoded is what encode needs for a byte of a document, in bytes: the document, its text, and twice up to
 // six for a byte that JSON escapes.
-const encoded = 8
+const encoded = 14
 
 // encode makes the event of an entry.
-func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, meta bool) ([]byte, error) {
+func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, meta bool) (sharedEvent, error) {
 	n := Notification{
 		ID: e.ID.String(), Topic: topic, From: orNil(e.From), Until: orNil(e.Until), ReceivedAt: e.ReceivedAt.UTC(),
 		ContentType: e.MediaType, Links: e.Links, Size: e.Size, SHA256: hex.EncodeToString(e.SHA256[:]),
 	}
 	if meta {
 		n.URL = s.url(topic, paramID, n.ID)
-		return event(NameNotification, n), nil
+		return finished(topic, e, n), nil
 	}
 	size := min(encoded*e.Size, s.o.MaxBytes)
 	if err := s.coding.Acquire(ctx, size); err != nil {
-		return nil, err
+		return sharedEvent{}, err
 	}
 	defer s.coding.Release(size)
 	body, err := s.o.Journal.Body(ctx, topic, *e)
 	if err != nil {
-		return nil, err
+		return sharedEvent{}, err
 	}
 	if utf8.Valid(body) {
 		text := string(body)
@@ -132,5 +130,11 @@ func (s *Service) encode(ctx context.Context, topic string, e *journal.Entry, me
 	} else {
 		n.DocumentBase64 = body
 	}
-	return event(NameNotification, n), nil
+	return finished(topic, e, n), nil
+}
+
+// finished is the event of an entry, without room behind its text.
+func finished(topic string, e *journal.Entry, n Notification) sharedEvent {
+	text := event(NameNotification, n)
+	return sharedEvent{slices.Concat(text, PositionOf(topic, e.Anchor()).appendLine(nil)), len(text)}
 }

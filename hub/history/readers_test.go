@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -267,27 +268,88 @@ type oneBody struct {
 
 func (j oneBody) Body(context.Context, string, journal.Entry) ([]byte, error) { return j.body, nil }
 
+// heapNow is the memory of what is in use, in bytes.
+func heapNow() int {
+	runtime.GC()
+	runtime.GC() // what is pooled lives for one more
+	var n runtime.MemStats
+	runtime.ReadMemStats(&n)
+	return int(n.HeapAlloc)
+}
+
 // What is kept of events takes no more memory than it may, with the keys and the room behind the texts.
 func TestEventsHaveTheirMemory(t *testing.T) {
 	for _, size := range []int{10, 800, 5000} {
 		w := newWorld(t)
 		w.o.Journal = oneBody{w.o.Journal, bytes.Repeat([]byte("a"), size)}
-		heap := func() int64 {
-			runtime.GC()
-			var n runtime.MemStats
-			runtime.ReadMemStats(&n)
-			return int64(n.HeapAlloc)
-		}
-		before, most := heap(), int64(w.events.most)
-		for n := range 2 * int(most) / (size + 500) {
+		before, most := heapNow(), w.events.most
+		for n := range 2 * most / (size + 500) {
 			e := journal.Entry{Position: journal.Position(n), MediaType: "text/plain", Size: int64(size)}
 			if _, err := w.event(t.Context(), topic, &e, false); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if kept := heap() - before; kept < most/2 || kept > most+most/8 {
+		if kept := heapNow() - before; kept < most/2 || kept > most+most/8 {
 			t.Errorf("of events of %d bytes, %d KiB are kept, and may be %d", size, kept>>10, most>>10)
 		}
 		runtime.KeepAlive(w)
+	}
+}
+
+// The same holds for pages of entries, whatever links a publisher gives them and however long its topics are.
+func TestPagesHaveTheirMemory(t *testing.T) {
+	for _, tt := range []struct{ entries, links, topic int }{{0, 0, 10}, {0, 0, 2000}, {1, 4, 10}, {9, 0, 10}, {9, 4, 100}} {
+		w := newWorld(t)
+		before, known := heapNow(), w.pages.known
+		for n, made := 0, 0; made < known.most*3/2; n++ {
+			key := pageKey{topic: fmt.Sprint(n, strings.Repeat("t", tt.topic))}
+			p, err := known.get(t.Context(), key, func() (p page, err error) {
+				for range tt.entries {
+					e := journal.Entry{MediaType: fmt.Sprint("text/", n)}
+					for range tt.links {
+						e.Links = append(e.Links, fmt.Sprint(n, strings.Repeat("l", 2000)))
+					}
+					p.entries = append(p.entries, e)
+				}
+				return p, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made += resultBytes + tt.topic + p.bytes()
+		}
+		if kept := heapNow() - before; kept < known.most/2 || kept > known.most+known.most/6 {
+			t.Errorf("of pages with %+v, %d KiB are kept, and may be %d", tt, kept>>10, known.most>>10)
+		}
+		runtime.KeepAlive(w)
+	}
+}
+
+// What is counted is what is kept, even if a result takes so long that it is removed before it is there, or is the
+// oldest itself, or fails. One that is larger than all may be removes no other.
+func TestSharedCountsWhatItKeeps(t *testing.T) {
+	const most = 20 * (resultBytes + 100)
+	c := newShared(most, func(_, v int) int { return v })
+	get := func(key, size int, during func() error) {
+		_, _ = c.get(t.Context(), key, func() (int, error) { return size, during() })
+	}
+	none := func() error { return nil }
+	for round := range 50 {
+		slow := 1000 * (round + 1)
+		get(slow, 150, func() error {
+			for n := range 1 + round {
+				get(slow+1+n, 100, none)
+			}
+			return nil
+		})
+		get(slow+900, 100, func() error { return errors.New("it fails") })
+		get(slow+901, 2*most, none)
+		sum := 0
+		for _, r := range c.lru.Values() {
+			sum += resultBytes + r.v
+		}
+		if sum != c.bytes || round > 25 && sum < most*3/4 {
+			t.Fatalf("round %d: it counts %d bytes and keeps %d, and %d may be", round, c.bytes, sum, most)
+		}
 	}
 }

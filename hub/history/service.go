@@ -87,8 +87,8 @@ func New(o Options) *Service {
 	w := newWriters()
 	s := &Service{
 		writers: w, alarm: newAlarm(w),
-		pages:  pages{Reader: o.Journal, writers: w, known: newShared[pageKey](16<<20, func(p page) int { return len(p.entries) * entryBytes })},
-		events: newShared[eventKey](16<<20, func(e sharedEvent) int { return cap(e.text) }),
+		pages:  pages{Reader: o.Journal, writers: w, known: newShared[pageKey](16<<20, func(k pageKey, p page) int { return len(k.topic) + p.bytes() })},
+		events: newShared[eventKey](16<<20, func(_ eventKey, e sharedEvent) int { return cap(e.text) }),
 		unread: semaphore.NewWeighted(o.MaxBytes),
 		coding: semaphore.NewWeighted(o.MaxBytes),
 		o:      o, limits: limits{50_000, 24 << 20}, memory: semaphore.NewWeighted(max(o.MaxBytes/4, 1)), large: newLent(o.MaxBytes - o.MaxBytes/4),
@@ -139,9 +139,6 @@ func (s *Service) isDraining() bool {
 		return false
 	}
 }
-
-// entryBytes is about how much memory an entry without its body takes.
-const entryBytes = 512
 
 // Reader is who asks.
 type Reader struct {

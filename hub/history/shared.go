@@ -13,8 +13,8 @@ import (
 // shared keeps results that many streams need at about the same time: the first makes a result,
 // the others wait for it. Results never change. It may be shared between goroutines.
 type shared[K comparable, V any] struct {
-	size func(V) int // bytes of a result, besides resultBytes
-	most int         // bytes of all that are kept
+	size func(K, V) int // bytes of a result and what its key refers to, without resultBytes
+	most int            // bytes of all that are kept
 
 	mu    sync.Mutex
 	lru   *simplelru.LRU[K, *result[V]]
@@ -23,10 +23,11 @@ type shared[K comparable, V any] struct {
 
 // result is one of them.
 type result[V any] struct {
-	done chan struct{} // closed when the rest is there
-	v    V
-	err  error
-	left bool // whoever made it went away
+	done  chan struct{} // closed when the rest is there
+	v     V
+	err   error
+	left  bool // whoever made it went away
+	bytes int  // that shared counts for it
 }
 
 // resultBytes is about how much memory a result takes in shared, with its key.
@@ -35,9 +36,10 @@ const resultBytes = 450
 // mostResults is more results than there is memory for.
 const mostResults = 1 << 16
 
-func newShared[K comparable, V any](most int, size func(V) int) *shared[K, V] {
-	lru, _ := simplelru.NewLRU[K, *result[V]](mostResults, nil) // fails for a size below 1 only
-	return &shared[K, V]{size: size, most: most, lru: lru}
+func newShared[K comparable, V any](most int, size func(K, V) int) *shared[K, V] {
+	c := &shared[K, V]{size: size, most: most}
+	c.lru, _ = simplelru.NewLRU(mostResults, func(_ K, r *result[V]) { c.bytes -= r.bytes }) // fails for a size below 1 only
+	return c
 }
 
 // get returns the result for a key, which create makes unless somebody did. An error is that of
@@ -93,13 +95,14 @@ func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create fun
 		c.forget(key, r)
 		return r.v, r.err
 	}
-	for c.bytes += resultBytes + c.size(r.v); c.bytes > c.most; {
-		_, old, ok := c.lru.RemoveOldest()
-		if !ok {
-			c.bytes = 0
-			break
-		}
-		c.drop(old)
+	r.bytes = resultBytes + c.size(key, r.v)
+	if now, ok := c.lru.Peek(key); !ok || now != r || r.bytes > c.most { // it was removed meanwhile, or would remove all others
+		r.bytes = 0
+		c.forget(key, r)
+		return r.v, nil
+	}
+	for c.bytes += r.bytes; c.bytes > c.most; {
+		c.lru.RemoveOldest()
 	}
 	return r.v, nil
 }
@@ -108,17 +111,6 @@ func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create fun
 func (c *shared[K, V]) forget(key K, r *result[V]) {
 	if now, ok := c.lru.Peek(key); ok && now == r {
 		c.lru.Remove(key)
-	}
-}
-
-// drop no longer counts a result. One that is not done is counted when it is.
-func (c *shared[K, V]) drop(r *result[V]) {
-	select {
-	case <-r.done:
-		if r.err == nil {
-			c.bytes -= resultBytes + c.size(r.v)
-		}
-	default:
 	}
 }
 
@@ -145,6 +137,22 @@ type page struct {
 	err     error
 	last    bool // nothing is behind it
 }
+
+// bytes is about how much memory p takes.
+func (p page) bytes() int {
+	n := cap(p.entries) * entryBytes
+	for i := range p.entries {
+		e := &p.entries[i]
+		n += len(e.MediaType)
+		for _, l := range e.Links {
+			n += linkBytes + len(l)
+		}
+	}
+	return n
+}
+
+// entryBytes is about how much memory an entry takes without what it refers to, and linkBytes a link without its text.
+const entryBytes, linkBytes = 256, 16
 
 // Read is that of journal.Reader, without bodies. The page may be shorter than what there is by
 // now: then the topic has a newer version.
