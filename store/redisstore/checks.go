@@ -130,6 +130,7 @@ func (c *conn) inspect(ctx context.Context) (warnings []string, err error) {
 	var refused []error
 	slices.SortFunc(servers, func(a, b server) int { return strings.Compare(a.addr, b.addr) })
 	for _, s := range servers {
+		s.cluster = c.cluster
 		warn, refuse := s.findings()
 		warnings, refused = append(warnings, warn...), append(refused, refuse)
 	}

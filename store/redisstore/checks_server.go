@@ -18,6 +18,8 @@ type server struct {
 	info   map[string]string // of INFO; empty: the ACL forbids it
 	config map[string]string // of CONFIG GET; without the settings that it does not answer
 	ahead  time.Duration     // its clock before this hub's
+	// cluster: the hub uses it as a node of a Cluster.
+	cluster bool
 }
 
 // examine asks a server. It leaves out what an ACL forbids.
@@ -82,6 +84,9 @@ func (s *server) findings() (warnings []string, refuse error) {
 		major, _, _ := strings.Cut(s.info["redis_version"], ".")
 		if n, err := strconv.Atoi(major); err != nil || n < leastVersion {
 			no("has the version %q, and the hub needs %d or later: upgrade it", s.info["redis_version"], leastVersion)
+		}
+		if s.info["redis_mode"] == "cluster" && !s.cluster {
+			no("is a node of a Cluster, and some steps of the hub need keys of several slots at once there: begin the address with redis+cluster:// (rediss+cluster:// for TLS), or turn cluster-enabled off")
 		}
 		s.checkMemory(warn, no)
 		s.checkPersistence(warn)

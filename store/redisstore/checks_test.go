@@ -48,6 +48,8 @@ func TestJudge(t *testing.T) {
 		"reports nothing":           {func(s *server) { s.info = nil }, "+info", ""},
 		"a clock that is behind":    {func(s *server) { s.ahead = -6 * time.Second }, "NTP", ""},
 		"a clock that is far ahead": {func(s *server) { s.ahead = 61 * time.Second }, "", "NTP"},
+		"a node of a Cluster":       {func(s *server) { s.info["redis_mode"] = "cluster" }, "", "redis+cluster://"},
+		"used as such a node":       {func(s *server) { s.info["redis_mode"], s.cluster = "cluster", true }, "", ""},
 		"a clock as good as any":    {func(s *server) { s.ahead = -5 * time.Second }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +64,16 @@ func TestJudge(t *testing.T) {
 				t.Errorf("refuses %v, want %q", refuse, tc.refuse)
 			}
 		})
+	}
+}
+
+// A node of a Cluster is refused where it is named as a server of its own, with what to write.
+func TestNodeOfACluster(t *testing.T) {
+	nodes := redistest.Cluster(t, redistest.Shared())
+	url := strings.Replace(nodes.URL(), "redis+cluster", "redis", 1)
+	url, _, _ = strings.Cut(url, ",") // the first node
+	if _, err := openPinned(t, url, "node-"+uuid.NewString(), "", false); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Error(err)
 	}
 }
 

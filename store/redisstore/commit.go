@@ -41,9 +41,9 @@ local function greater(a, b)
 end
 local unread, failed = {}, {}
 local i, list = 3, tonumber(ARGV[2])
-for h = 1, ARGV[2] do
+for h = 1, tonumber(ARGV[2]) do
   local ids, at, now, won = {}, {}, {}, {}
-  local count = ARGV[i]
+  local count = tonumber(ARGV[i])
   i = i + 1
   for n = 1, count do
     ids[n], at[n] = ARGV[i], i + 1
@@ -77,9 +77,9 @@ end
 return {unread, failed}
 `)
 
-// Commit implements subscriptions.Committer. It runs one script for some 1,300 commits, and in a Cluster one for
+// Commit implements subscriptions.Committer. It runs one script for up to some 1,300 commits, and in a Cluster one for
 // each of the eight slots that they touch, all in one round trip. Commits that change more than a
-// cursor and attempts take two round trips. Each is stored or fails independently.
+// cursor and attempts take two round trips. Each commit is stored or fails by itself.
 func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
@@ -215,7 +215,7 @@ func (r *records) commitCursors(ctx context.Context, of []batch, failed failures
 		}
 		refused, _ := lists[1].([]any)
 		for pair := range slices.Chunk(refused, 2) {
-			failed[idOf(pair[0])] = fmt.Errorf("storing it: %v", pair[1])
+			failed[idOf(pair[0])] = fmt.Errorf("storing its cursor or attempts: %v", pair[1])
 		}
 	}
 }

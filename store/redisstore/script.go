@@ -50,8 +50,8 @@ if revision ~= '' and revision == string.sub(ARGV[3], 2, 9) then return {1} end
 if revision ~= ARGV[2] then return {0, now} end
 `
 
-// theTime is the part of a script that puts the time by the clock of the server into a variable, in microseconds. It is
-// that of the beginning of the script, as often as it is asked.
+// theTime is the part of a script that puts the time by the clock of the server into the variable us, in microseconds: that
+// of the beginning of the script.
 const theTime = `
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
