@@ -22,7 +22,7 @@ import (
 //
 //	block   magic (8), id (8), size of a page (4), checksum (4)
 //	record  checksum (4), count of pages (4), transaction (8), and for each page its place (8), its length (4), and how
-//	        much of it follows (4); then the pages, without zeros at their ends, the meta page last; and zeros, until
+//	        much of it follows (4); then the pages, without most zeros at their ends, the meta page last; and zeros, until
 //	        the block is full
 //
 // Numbers are big-endian. A record that is not good was being written when the process or the machine stopped, and
@@ -39,7 +39,7 @@ const (
 	recordHead = 16
 	pageHead   = 16
 	recordMax  = 512 << 10 // of pages; what is larger does not go to the log
-	recordKept = 1 << 20   // of memory, after a commit
+	recordKept = 128 << 10 // of memory, after a commit
 	markAt     = 128       // in a meta page, and the sector that bbolt writes as a whole
 	markSize   = 8
 )
@@ -59,7 +59,7 @@ type record struct {
 type page struct{ at, size int64 }
 
 func (r *record) begin(txid uint64) {
-	if cap(r.data) > recordKept {
+	if max(cap(r.data), cap(r.packed)) > recordKept {
 		r.data, r.packed = nil, nil
 	}
 	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0], packed: r.packed}
@@ -73,7 +73,7 @@ func (r *record) add(p []byte, at int64) {
 	r.pages, r.data = append(r.pages, page{at, int64(len(p))}), append(r.data, p...)
 }
 
-// pack returns what the log gets. It is valid until it is called again.
+// pack returns what the log gets. The bytes are valid until the next call.
 func (r *record) pack(id []byte) []byte {
 	pages, data := append(r.pages, page{r.metaAt, int64(len(r.meta))}), r.data
 	b := append(r.packed[:0], make([]byte, recordHead+pageHead*len(pages))...)
@@ -266,12 +266,12 @@ func (w *wal) next() (*record, error) {
 	size, kept, parts := 0, 0, []int{}
 	for heads := b[min(recordHead, len(b)):]; len(heads) > 0 && err == nil; heads = heads[pageHead:] {
 		one := page{int64(binary.BigEndian.Uint64(heads)), int64(binary.BigEndian.Uint32(heads[8:]))} //nolint:gosec // checked below
-		part := int(binary.BigEndian.Uint32(heads[12:]))
-		if one.at < 0 || one.size == 0 || one.size > recordMax || int64(part) > one.size || size > recordMax {
+		part := int64(binary.BigEndian.Uint32(heads[12:]))
+		if one.at < 0 || one.size == 0 || one.size > recordMax || part > one.size || size > recordMax {
 			return nil, nil
 		}
-		r.pages, parts = append(r.pages, one), append(parts, part)
-		size, kept = size+int(one.size), kept+part
+		r.pages, parts = append(r.pages, one), append(parts, int(part))
+		size, kept = size+int(one.size), kept+int(part)
 	}
 	data := len(b)
 	if err == nil {

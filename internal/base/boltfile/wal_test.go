@@ -959,11 +959,12 @@ func FuzzLog(f *testing.F) {
 	f.Add(make([]byte, walBlock), true)
 	r := record{txid: 7, meta: b[4096:8192], metaAt: 4096}
 	r.add(bytes.Repeat([]byte{1}, 8192), 2*4096)
-	f.Add(r.pack(nil), true)
-	f.Add(r.pack(w.id), false)
+	f.Add(bytes.Clone(r.pack(nil)), true)
+	f.Add(bytes.Clone(r.pack(w.id)), false)
 	f.Cleanup(func() { _ = w.close() })
 	f.Fuzz(func(t *testing.T, b []byte, sign bool) {
-		if len(b) >= recordHead && sign { // so that more than the checksum is read
+		if b = bytes.Clone(b); len(b) >= recordHead && sign { // so that more than the checksum is read
+			b = append(b, make([]byte, blocks(len(b))-len(b))...)
 			sum := crc32.Checksum(w.id, castagnoli)
 			binary.BigEndian.PutUint32(b, crc32.Update(sum, castagnoli, b[4:]))
 		}
