@@ -82,6 +82,7 @@ type body struct {
 	anchor anchor
 	id     string     // of the notification
 	head   *post.Head // the fields of a delivery
+	other  int64      // bytes of what is not the body
 
 	done    chan struct{} // closed when the entry was read, and its body unless it is in the room
 	err     error         // why it was not; written before done is closed
@@ -193,6 +194,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	e.anchor = packAnchor(e.entry.Anchor())
 	e.id = e.entry.ID.String()
 	e.head = headOf(e.key.topic.url, b.hub, b.userAgent, &e.entry)
+	e.other = e.otherBytes()
 	if e.inRoom = e.entry.Body == nil && e.entry.Size > 0; e.inRoom {
 		return e, errNoRoom
 	}
@@ -203,10 +205,22 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	return e, nil
 }
 
+// otherBytes is about how much memory e takes without its body, in bytes.
+func (e *body) otherBytes() int64 {
+	n := 768 + e.head.Bytes() + len(e.entry.MediaType)
+	for _, l := range e.entry.Links {
+		n += len(l)
+	}
+	return int64(n)
+}
+
+// bytes is how many bytes e has in memory.
+func (e *body) bytes() int64 { return e.entry.Size + e.other }
+
 // count counts the bytes of e in memory.
 func (b *bodies) count(e *body) {
-	b.evict(b.limit - e.entry.Size)
-	b.cached += e.entry.Size
+	b.evict(b.limit - e.bytes())
+	b.cached += e.bytes()
 }
 
 // use counts n more deliveries that use e, or fewer.
@@ -317,7 +331,7 @@ func (b *bodies) evict(limit int64) {
 
 // drop forgets a body without uses. If lanes wait for it, the body stays, to be read again.
 func (b *bodies) drop(e *body) {
-	b.cached -= e.entry.Size
+	b.cached -= e.bytes()
 	e.unused = nil
 	if e.inRoom {
 		e.loaded, e.entry.Body = false, nil

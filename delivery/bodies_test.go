@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,47 @@ func TestBodiesAreBounded(t *testing.T) {
 			t.Errorf("6 bodies were read %d times", b.bodies)
 		}
 	})
+}
+
+// linkedReader is a journal in which each entry has links as long as a publisher may send them.
+type linkedReader struct{ journal.Reader }
+
+func (linkedReader) Read(_ context.Context, _ string, after journal.Anchor, _ int, _ int64) ([]journal.Entry, error) {
+	e := journal.Entry{Position: after.Position + 1, Nonce: 1, Seq: after.Seq + 1, MediaType: "text/plain", Body: []byte("b"), Size: 1}
+	for i := range 4 {
+		e.Links = append(e.Links, fmt.Sprintf(`<https://links.example/%d/%s>; rel="via"`, i, bytes.Repeat([]byte("l"), 2000)))
+	}
+	return []journal.Entry{e}, nil
+}
+
+// What is kept of small bodies stays within the limit with their links, of which each body has several copies.
+func TestLinksOfBodiesAreBounded(t *testing.T) {
+	const limit = 8 << 20
+	bed := newBed(t, func(o *Options) { single(o); o.MaxInflightBytes = limit })
+	bed.take()
+	bed.d.Apply(subscriptionOf(topicA, "http://h.example/"))
+	l := bed.d.only().s.topics[topicA].lanes[0]
+	bed.d.bodies.reader = linkedReader{}
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var n runtime.MemStats
+		runtime.ReadMemStats(&n)
+		return int(n.HeapAlloc)
+	}
+	before := heap()
+	for n := range 2 * cachedBodies {
+		at := anchor{position: journal.Position(n + 1), nonce: 1, seq: uint64(n)}
+		e, err := bed.d.bodies.get(t.Context(), l.topic.topic, at, l.host, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bed.d.bodies.put(e, l.host, quick)
+	}
+	if kept := heap() - before; kept < limit/2 || kept > limit+limit/8 {
+		t.Errorf("%d KiB are kept, and may be %d", kept>>10, limit>>10)
+	}
+	runtime.KeepAlive(bed)
 }
 
 // A body that is larger than the whole room is delivered when no other is in memory.

@@ -47,15 +47,22 @@ type Head struct {
 
 // NewHead returns a Head of some fields. If one is not valid, each request with it fails.
 func NewHead(fields ...Field) *Head {
-	h := &Head{fields: fields}
+	size := 0
 	for _, f := range fields {
 		if err := f.check(); err != nil {
 			return &Head{err: err}
 		}
+		size += len(f.Name) + len(f.Value) + len(": \r\n")
+	}
+	h := &Head{fields: fields, text: make([]byte, 0, size)}
+	for _, f := range fields {
 		h.text = f.appendTo(h.text)
 	}
 	return h
 }
+
+// Bytes is about how much memory h takes.
+func (h *Head) Bytes() int { return 2 * len(h.text) }
 
 func (f Field) check() error {
 	if !httpguts.ValidHeaderFieldName(f.Name) || !httpguts.ValidHeaderFieldValue(f.Value) {
