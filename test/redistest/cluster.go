@@ -110,7 +110,7 @@ func (c *Nodes) ready() error {
 			return err
 		}
 		if text := fmt.Sprint(info); !strings.Contains(text, "cluster_state:ok") {
-			return fmt.Errorf("%s says that the Cluster is down", s.name)
+			return fmt.Errorf("%s says that the Cluster is down: %s", s.name, strings.Join(strings.Fields(text), " "))
 		}
 		if views[s], err = c.view(s); err != nil {
 			return err
