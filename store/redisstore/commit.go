@@ -20,11 +20,10 @@ import (
 // first 18 are three numbers of six bytes, which Lua represents exactly. The first byte of
 // a cursor is its version, and the next 32 decide.
 //
-//	KEYS    the hashes of cursors; then, for each commit with attempts, the list of its attempts
-//	ARGV    1 how many attempts are kept, 2 how many hashes; then for each hash: count of its commits,
-//	        and for each of these: id, cursor, count of its attempts, the attempts
+//	KEYS    1 cursors; then, for each commit with attempts, the list of its attempts
+//	ARGV    1 how many attempts are kept; then for each commit: id, cursor, count of its attempts, the attempts
 //	returns two lists: the ids whose stored cursor cannot be read; and those whose
-//	        commit cannot be stored, each with the error
+//	        attempts cannot be stored, each with the error
 var commitScript = newScript(bounded, `
 local byte, number = string.byte, struct.unpack
 local function greater(a, b)
@@ -39,47 +38,41 @@ local function greater(a, b)
   end
   return false
 end
-local unread, failed = {}, {}
-local i, list = 3, tonumber(ARGV[2])
-for h = 1, tonumber(ARGV[2]) do
-  local ids, at, now, won = {}, {}, {}, {}
-  local count = tonumber(ARGV[i])
-  i = i + 1
-  for n = 1, count do
-    ids[n], at[n] = ARGV[i], i + 1
-    i = i + 3 + ARGV[i + 2]
-  end
-  local cursors = redis.pcall('HMGET', KEYS[h], unpack(ids))
-  for n, id in ipairs(ids) do
-    if cursors.err then failed[#failed + 1], failed[#failed + 2] = id, cursors.err else now[id] = cursors[n] end
-  end
-  for n, id in ipairs(ids) do
-    local new, old, tries = ARGV[at[n]], now[id], ARGV[at[n] + 1]
-    if tries ~= '0' then list = list + 1 end
-    if old and (#old < 33 or byte(old) ~= byte(new)) then
-      unread[#unread + 1] = id
-    elseif old and greater(new, old) then
-      local pushed = 0
-      if tries ~= '0' then
-        pushed = redis.pcall('RPUSH', KEYS[list], unpack(ARGV, at[n] + 2, at[n] + 1 + tries))
-      end
-      if type(pushed) == 'table' then
-        failed[#failed + 1], failed[#failed + 2] = id, pushed.err
-      else
-        now[id] = new
-        won[#won + 1], won[#won + 2] = id, new
-        if pushed > tonumber(ARGV[1]) then redis.call('LTRIM', KEYS[list], -ARGV[1], -1) end
-      end
+local ids, at, i = {}, {}, 2
+while ARGV[i] do
+  ids[#ids + 1], at[#at + 1] = ARGV[i], i + 1
+  i = i + 3 + ARGV[i + 2]
+end
+local now = {}
+for n, cursor in ipairs(redis.call('HMGET', KEYS[1], unpack(ids))) do now[ids[n]] = cursor end
+local won, unread, failed, list = {}, {}, {}, 1
+for n, id in ipairs(ids) do
+  local new, old, tries = ARGV[at[n]], now[id], ARGV[at[n] + 1]
+  if tries ~= '0' then list = list + 1 end
+  if old and (#old < 33 or byte(old) ~= byte(new)) then
+    unread[#unread + 1] = id
+  elseif old and greater(new, old) then
+    local pushed = 0
+    if tries ~= '0' then
+      pushed = redis.pcall('RPUSH', KEYS[list], unpack(ARGV, at[n] + 2, at[n] + 1 + tries))
+    end
+    if type(pushed) == 'table' then
+      failed[#failed + 1], failed[#failed + 2] = id, pushed.err
+    else
+      now[id] = new
+      won[#won + 1], won[#won + 2] = id, new
+      if pushed > tonumber(ARGV[1]) then redis.call('LTRIM', KEYS[list], -ARGV[1], -1) end
     end
   end
-  if won[1] then redis.call('HSET', KEYS[h], unpack(won)) end
 end
+if won[1] then redis.call('HSET', KEYS[1], unpack(won)) end
 return {unread, failed}
 `)
 
-// Commit implements subscriptions.Committer. It runs one script for up to some 1,300 commits, and in a Cluster one for
-// each of the eight slots that they touch, all in one round trip. Commits that change more than a
-// cursor and attempts take two round trips. Each commit is stored or fails by itself.
+// Commit implements subscriptions.Committer. It runs one script for each of the eight slots
+// that the commits touch, all in one round trip. Commits that change more than a cursor and
+// attempts take two round trips. The slots, and the commits in a slot, are stored or fail
+// independently.
 func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) error {
 	if err := ctx.Err(); err != nil || len(commits) == 0 {
 		return err
@@ -95,16 +88,16 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 		apart[commits[i].ID] = again || !commits[i].CursorOnly()
 	}
 	whole := make(map[uuid.UUID][]*subscriptions.Commit)
-	var plain parts
+	var b batches
 	for i := range commits {
 		if c := &commits[i]; apart[c.ID] {
 			whole[c.ID] = append(whole[c.ID], c)
 		} else {
-			plain.add(r.conn.key, c)
+			b.add(r.conn.key, c)
 		}
 	}
 	failed := make(failures)
-	r.commitCursors(ctx, plain.batches(r.conn.cluster), failed)
+	r.commitCursors(ctx, b.end(), failed)
 	r.commitWhole(ctx, whole, failed)
 	if len(failed) == 0 {
 		return nil
@@ -139,63 +132,46 @@ func (f failures) away(n int) (why error) {
 	return why
 }
 
-// part is commits whose cursors are in one hash.
-type part struct {
-	cursors string
-	lists   []string // of attempts
-	args    []any
-	ids     []uuid.UUID
+// batches gathers commits into calls of commitScript.
+type batches struct {
+	filling [recordSlots]batch
+	full    []batch
 }
 
-// maxArgs is roughly the greatest number of arguments of a call of commitScript.
-const maxArgs = 4000
-
-// parts are commits, by the slot of their hash. One that is full goes to the end.
-type parts struct {
-	filling [recordSlots]part
-	full    []part
-}
-
-func (ps *parts) add(k keys, c *subscriptions.Commit) {
-	shard := subscriptions.Shard(c.ID)
-	p := &ps.filling[shard%recordSlots]
-	keys := k.records(shard)
-	p.cursors = keys.cursors
-	attempts := c.Attempts[max(0, len(c.Attempts)-subscriptions.MaxAttempts):]
-	if len(attempts) > 0 {
-		p.lists = append(p.lists, keys.attempts(c.ID))
-	}
-	p.args = appendAttempts(append(p.args, c.ID[:], journal.PackCursor(c.Cursor), len(attempts)), attempts)
-	if p.ids = append(p.ids, c.ID); len(p.ids) >= readMax || len(p.args) >= maxArgs {
-		ps.full, *p = append(ps.full, *p), part{}
-	}
-}
-
-// batch is a call of commitScript, and the subscriptions that it is for.
+// batch is a call and the subscriptions that it is for.
 type batch struct {
 	call
 	ids []uuid.UUID
 }
 
-// batches returns the calls. In a Cluster each has one part, since a script has keys of one slot there.
-func (ps *parts) batches(cluster bool) (all []batch) {
-	left := slices.DeleteFunc(append(ps.full, ps.filling[:]...), func(p part) bool { return len(p.ids) == 0 })
-	for len(left) > 0 {
-		n, size := 1, len(left[0].args)
-		for ; n < len(left) && !cluster && size+len(left[n].args) <= maxArgs; n++ {
-			size += len(left[n].args)
-		}
-		b := batch{call: call{args: append(make([]any, 0, 2+n+size), subscriptions.MaxAttempts, n)}}
-		for _, p := range left[:n] {
-			b.ids = append(b.ids, p.ids...)
-			b.call = b.with([]string{p.cursors}, len(p.ids)).with(nil, p.args...)
-		}
-		for _, p := range left[:n] {
-			b.keys = append(b.keys, p.lists...)
-		}
-		all, left = append(all, b), left[n:]
+// maxArgs is roughly the greatest number of arguments of a call of commitScript.
+const maxArgs = 4000
+
+func (b *batches) add(k keys, c *subscriptions.Commit) {
+	shard := subscriptions.Shard(c.ID)
+	f := &b.filling[shard%recordSlots]
+	keys := k.records(shard)
+	if len(f.ids) == 0 {
+		f.keys, f.args = []string{keys.cursors}, append(make([]any, 0, 64), subscriptions.MaxAttempts)
 	}
-	return all
+	attempts := c.Attempts[max(0, len(c.Attempts)-subscriptions.MaxAttempts):]
+	if len(attempts) > 0 {
+		f.keys = append(f.keys, keys.attempts(c.ID))
+	}
+	f.args = appendAttempts(append(f.args, c.ID[:], journal.PackCursor(c.Cursor), len(attempts)), attempts)
+	if f.ids = append(f.ids, c.ID); len(f.ids) >= readMax || len(f.args) >= maxArgs {
+		b.full, *f = append(b.full, *f), batch{}
+	}
+}
+
+// end returns all calls.
+func (b *batches) end() []batch {
+	for _, f := range b.filling {
+		if len(f.ids) > 0 {
+			b.full = append(b.full, f)
+		}
+	}
+	return b.full
 }
 
 // errCursor says that a stored cursor cannot be read.
@@ -215,7 +191,7 @@ func (r *records) commitCursors(ctx context.Context, of []batch, failed failures
 		}
 		refused, _ := lists[1].([]any)
 		for pair := range slices.Chunk(refused, 2) {
-			failed[idOf(pair[0])] = fmt.Errorf("storing its cursor or attempts: %v", pair[1])
+			failed[idOf(pair[0])] = fmt.Errorf("storing its attempts: %v", pair[1])
 		}
 	}
 }

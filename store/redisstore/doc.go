@@ -6,8 +6,8 @@
 //
 // P is the prefix (Options.Prefix), n a number from 0 to 255: the partition of a
 // topic, or the shard of a subscription (journal.Partition). What stands in
-// braces makes Redis Cluster keep all keys of a partition in one slot; in a Cluster, every
-// step works on one slot alone. Eight slots hold the records of all shards
+// braces makes Redis Cluster keep all keys of a partition in one slot; every
+// operation works on one slot alone, but for poll.go outside a Cluster. Eight slots hold the records of all shards
 // (records_keys.go).
 //
 //	P:{p:n}:heads            hash    topic id -> head record (head.go)

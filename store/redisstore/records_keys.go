@@ -9,7 +9,7 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// recordSlots is how many slots the 256 shards share. A group of commits needs, in a Cluster, one script
+// recordSlots is how many slots the 256 shards share. A group of commits needs one script
 // for each slot, and the subscriptions of one topic are in all shards. If each shard had its
 // own slot, 1,000 deliveries would cost 750 commands. The number is part of the stored
 // format.

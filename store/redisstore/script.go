@@ -22,7 +22,7 @@ const (
 var scripts = map[*redis.Script]side{}
 
 // newScript makes a script of its source. Each is one variable, with its KEYS,
-// ARGV and results documented. In a Cluster, all of its KEYS are in one slot.
+// ARGV and results documented. All of its KEYS are in one slot.
 //
 // A script may run twice for one call, because the client sends it again if the answer was
 // lost. It has to recognise that, or do no harm.
