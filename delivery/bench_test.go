@@ -148,7 +148,7 @@ func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscrip
 	return newMemory().subscribe(topic, callback, more...)
 }
 
-// How long the locks are held for a delivery that all schedulers share: that of the bodies, for a small one in memory,
+// How long the locks that all schedulers share are held for a delivery: that of the bodies, for a small one in memory,
 // and that of the results. One operation is one delivery of 1,000 lanes, and does no I/O. What comes before and after
 // the locks counts as well.
 func BenchmarkSharedLocks(b *testing.B) {

@@ -47,7 +47,7 @@ type groupCommit struct {
 	failed  group     // wait to be written again, until again
 	again   time.Time
 	blocked map[uuid.UUID]struct{} // subscriptions that the store named, until all theirs is stored
-	some    atomic.Bool            // blocked has some
+	anyone  atomic.Bool            // is in blocked
 	tries   int                    // writes of which something failed, since the store had stored all
 	giveUp  bool                   // add waits no more
 	before  int                    // commits in the group before the one that fills; only write uses it
@@ -213,7 +213,7 @@ func (gc *groupCommit) acknowledge(g group, err error) (failed group) {
 				gc.blocked[id] = struct{}{}
 			}
 		}
-		gc.some.Store(len(gc.blocked) > 0)
+		gc.anyone.Store(len(gc.blocked) > 0)
 	}
 	switch {
 	case failed.n > 0:
@@ -258,7 +258,7 @@ func (gc *groupCommit) done() {
 // blocks reports whether a subscription must get nothing, because the store has not accepted
 // the results of its last deliveries.
 func (gc *groupCommit) blocks(id uuid.UUID) bool {
-	if !gc.some.Load() {
+	if !gc.anyone.Load() {
 		return false
 	}
 	gc.mu.Lock()

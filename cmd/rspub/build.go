@@ -149,7 +149,7 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 		}
 		return err
 	}
-	if err := whole(s.Status().Sets, sets); err != nil {
+	if err := checkRefused(s.Status().Sets, sets); err != nil {
 		return err
 	}
 	if err := s.Export(f.out); err != nil {
@@ -176,9 +176,9 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	return nil
 }
 
-// whole returns an error if a set is empty only because everything in it was refused: its subscribers would delete
-// what they have.
-func whole(status []source.SetStatus, sets []source.Set) error {
+// checkRefused returns an error if a set is empty only because everything in it was refused: its subscribers would
+// delete what they have.
+func checkRefused(status []source.SetStatus, sets []source.Set) error {
 	for i, st := range status {
 		if problems := st.Folder.Problems; st.Folder.Resources == 0 && len(problems) > 0 {
 			return cli.Fail(cli.ExitFailure, "nothing is written, since nothing in %s can be published, for example because of this: %w",
