@@ -56,9 +56,9 @@ func ofPool(data []byte, split int, hold bool) verdict {
 	to := play(data, split, hold)
 	p := to.pool()
 	v := verdictOf(to, p.Post)
-	p.mu.Lock()
-	v.kept = p.idle == 1
-	p.mu.Unlock()
+	p.shelves[0].mu.Lock()
+	v.kept = p.shelves[0].idle == 1
+	p.shelves[0].mu.Unlock()
 	p.CloseIdleConnections()
 	time.Sleep(time.Minute)
 	if to.open.Load() != 0 {

@@ -3,9 +3,8 @@ package post
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"net"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -15,37 +14,42 @@ type Options struct {
 	// a *tls.Conn. They decide whether the address may be called. Their errors are returned
 	// as they are.
 	Dial, DialTLS func(ctx context.Context, network, addr string) (net.Conn, error)
-	// PerHost is how many idle connections are kept for one origin, and Idle how many in all.
+	// PerHost is how many idle connections are kept for one origin, and Idle how many in all. If Idle is
+	// large, origins share parts of it, so that less than Idle may be kept.
 	PerHost, Idle int
 	// IdleTimeout is how long one is kept.
 	IdleTimeout time.Duration
 }
 
-// look is the time between two looks at the idle connections, for those that are closed.
-const look = 15 * time.Second
-
 // Pool makes requests, over connections that it keeps. It may be shared between goroutines.
 type Pool struct {
-	o Options
-
-	mu      sync.Mutex
-	origins map[string]*origin // with idle connections
-	oldest  *conn              // of the idle connections
-	newest  *conn
-	idle    int
-	closed  bool // CloseIdleConnections was called, and nothing asked for since
-	timer   *time.Timer
-	looking bool // the timer runs
+	o       Options
+	shelves []shelf // each has its own origins, so that few exchanges wait for one lock
+	seed    maphash.Seed
 }
 
-// origin has the idle connections to a scheme, host and port, the newest at the end.
-type origin struct {
-	name  string
-	conns []*conn
-}
+// A Pool has a shelf for every connsOfShelf connections that it may keep, up to mostShelves, and each has
+// room for the connections of hostsOfShelf origins at least.
+const (
+	mostShelves  = 16
+	connsOfShelf = 256
+	hostsOfShelf = 8
+)
 
 // NewPool returns a Pool. Nothing has to be closed, except its idle connections.
-func NewPool(o Options) *Pool { return &Pool{o: o, origins: make(map[string]*origin)} }
+func NewPool(o Options) *Pool {
+	n := min(max(o.Idle/max(connsOfShelf, hostsOfShelf*o.PerHost), 1), mostShelves)
+	p := &Pool{o: o, shelves: make([]shelf, n), seed: maphash.MakeSeed()}
+	for i := range p.shelves {
+		p.shelves[i] = shelf{perHost: o.PerHost, most: o.Idle / n, timeout: o.IdleTimeout, origins: make(map[string]*origin)}
+	}
+	return p
+}
+
+// shelf is where the idle connections to an origin are kept.
+func (p *Pool) shelf(origin string) *shelf {
+	return &p.shelves[maphash.String(p.seed, origin)%uint64(len(p.shelves))]
+}
 
 // Post makes a request. If an idle connection turns out to be closed before anything of an answer
 // came, the request is sent once more, over a new connection. So it has to be one that may arrive
@@ -63,7 +67,7 @@ func (p *Pool) Post(ctx context.Context, r *Request) (Answer, error) {
 		return Answer{}, context.Cause(ctx)
 	}
 	l := limits{began: time.Now(), stall: r.Stall, whole: r.Whole}
-	if c := p.take(t, l.began); c != nil {
+	if c := p.shelf(t.origin).take(t, l.began); c != nil {
 		a, err := p.exchange(ctx, c, t, r, l)
 		if !errors.As(err, new(staleError)) {
 			return a, err
@@ -86,7 +90,7 @@ func (p *Pool) exchange(ctx context.Context, c *conn, t target, r *Request, l li
 	_ = c.SetDeadline(l.after(l.began))
 	a, reuse, err := c.exchange(ctx, r, l)
 	if reuse {
-		p.put(c)
+		p.shelf(t.origin).put(c)
 	}
 	return a, err
 }
@@ -110,145 +114,10 @@ func (p *Pool) dial(ctx context.Context, t target, l limits) (*conn, error) {
 	return nil, err
 }
 
-// take returns an idle connection that is still open; nil: there is none.
-func (p *Pool) take(t target, now time.Time) *conn {
-	for {
-		c := p.pop(t.origin)
-		if c == nil {
-			return nil
-		}
-		if now.Sub(c.since) < p.o.IdleTimeout && c.alive() {
-			return c
-		}
-		c.retire()
-	}
-}
-
-func (p *Pool) pop(name string) *conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = false
-	o := p.origins[name]
-	if o == nil {
-		return nil
-	}
-	c := o.conns[len(o.conns)-1]
-	p.remove(c)
-	return c
-}
-
-// remove removes an idle connection.
-func (p *Pool) remove(c *conn) {
-	o := c.origin
-	c.idle = false
-	i := slices.Index(o.conns, c)
-	o.conns = slices.Delete(o.conns, i, i+1)
-	if len(o.conns) == 0 {
-		delete(p.origins, o.name)
-	}
-	if c.older == nil {
-		p.oldest = c.newer
-	} else {
-		c.older.newer = c.newer
-	}
-	if c.newer == nil {
-		p.newest = c.older
-	} else {
-		c.newer.older = c.older
-	}
-	c.older, c.newer = nil, nil
-	p.idle--
-}
-
-// put keeps a connection that is not used any more, or closes it.
-func (p *Pool) put(c *conn) {
-	if excess := p.keep(c); excess != nil {
-		excess.retire()
-	}
-}
-
-// keep keeps a connection, and returns the one that is too many.
-func (p *Pool) keep(c *conn) (excess *conn) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.origins[c.target.origin]
-	if p.closed || o != nil && len(o.conns) >= p.o.PerHost {
-		return c
-	}
-	if o == nil {
-		if o = c.origin; o == nil || o.name != c.target.origin || len(o.conns) > 0 {
-			o = &origin{name: c.target.origin}
-		}
-		p.origins[o.name] = o
-	}
-	c.origin = o
-	o.conns = append(o.conns, c)
-	c.idle, c.since = true, now
-	if c.older = p.newest; p.newest == nil {
-		p.oldest = c
-	} else {
-		p.newest.newer = c
-	}
-	p.newest = c
-	p.idle++
-	if p.idle > p.o.Idle {
-		excess = p.oldest
-		p.remove(excess)
-	}
-	p.lookLater()
-	return excess
-}
-
-// lookLater has look called in a while, if there are idle connections.
-func (p *Pool) lookLater() {
-	switch {
-	case p.looking || p.idle == 0:
-		return
-	case p.timer == nil:
-		p.timer = time.AfterFunc(look, p.look)
-	default:
-		p.timer.Reset(look)
-	}
-	p.looking = true
-}
-
-// look closes the idle connections that were idle for too long, or that the other side closed.
-func (p *Pool) look() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]*conn, 0, p.idle)
-	for c := p.oldest; c != nil; c = c.newer {
-		all = append(all, c)
-	}
-	now := time.Now()
-	for i, c := range all {
-		if i%64 == 63 { // others may have the lock
-			p.mu.Unlock()
-			p.mu.Lock()
-		}
-		if c.idle && (now.Sub(c.since) >= p.o.IdleTimeout || !c.alive()) {
-			p.remove(c)
-			c.retire()
-		}
-	}
-	p.looking = false
-	p.lookLater()
-}
-
 // CloseIdleConnections closes the connections that are not in use, and has those in use closed
-// after that, until the next Post.
+// after that. The next Post begins to keep connections again, those of its shelf.
 func (p *Pool) CloseIdleConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	for p.oldest != nil {
-		c := p.oldest
-		p.remove(c)
-		c.retire()
+	for i := range p.shelves {
+		p.shelves[i].close()
 	}
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.looking = false
 }

@@ -253,12 +253,52 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 			t.Errorf("%d connections are kept where one at a time was used, want 1", n)
 		}
 		time.Sleep(time.Hour)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if n := to.open.Load(); n != 0 || len(p.origins) != 0 || p.looking {
+		p.shelves[0].mu.Lock()
+		defer p.shelves[0].mu.Unlock()
+		if n := to.open.Load(); n != 0 || len(p.shelves[0].origins) != 0 || p.shelves[0].looking {
 			t.Errorf("%d connections are kept after an hour", n)
 		}
 	})
+}
+
+// A pool that keeps many connections has several shelves: the connection of an origin is found again, all of them
+// together keep no more than they may, and all are closed.
+func TestShelves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &peer{serve: answering(ok)}
+		const most = 4 * connsOfShelf
+		p := NewPool(Options{Dial: to.dial, DialTLS: to.dial, PerHost: 2, Idle: most, IdleTimeout: time.Hour})
+		if len(p.shelves) != 4 {
+			t.Errorf("%d shelves, want 4", len(p.shelves))
+		}
+		to100 := func(from int) {
+			for i := range 100 {
+				r := request("body")
+				r.URL = fmt.Sprintf("http://h%d.example/", from+i)
+				wantAnswer(t, p, r, 200)
+			}
+		}
+		to100(0)
+		to100(0)
+		if n := to.dials.Load(); n != 100 {
+			t.Errorf("%d connections were made to 100 origins, which were called twice", n)
+		}
+		for from := 100; from < 2*most; from += 100 {
+			to100(from)
+		}
+		synctest.Wait()
+		if n := to.open.Load(); n != most {
+			t.Errorf("%d connections are kept, want %d", n, most)
+		}
+		p.CloseIdleConnections()
+		synctest.Wait()
+		if n := to.open.Load(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+	if n := len(NewPool(Options{PerHost: 512, Idle: 1024}).shelves); n != 1 {
+		t.Errorf("%d shelves where one origin may have half of all connections, want 1", n)
+	}
 }
 
 // CloseIdleConnections closes what is idle, and what is in use after that.
@@ -304,19 +344,19 @@ func TestIdleConnectionsAreChecked(t *testing.T) {
 			r := request("body")
 			r.URL = "http://" + l.Addr().String()
 			wantAnswer(t, p, r, 404)
-			first := p.newest
+			first := p.shelves[0].newest
 			act(<-conns)
 			noticed := false
 			for deadline := time.Now().Add(10 * time.Second); name != "open" && name != "unsolicited" && !noticed && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-				p.mu.Lock()
+				p.shelves[0].mu.Lock()
 				noticed = !first.alive()
-				p.mu.Unlock()
+				p.shelves[0].mu.Unlock()
 			}
 			if noticed == (name == "open" || name == "unsolicited") { // to look would read it
 				t.Errorf("noticed: %v", noticed)
 			}
 			wantAnswer(t, p, r, 404)
-			if again := p.newest == first; again != (name == "open") {
+			if again := p.shelves[0].newest == first; again != (name == "open") {
 				t.Errorf("the connection was used again: %v", again)
 			}
 		})
@@ -331,9 +371,9 @@ func TestLook(t *testing.T) {
 		if to.open.Load() != 1 {
 			t.Error("a connection that is open was closed")
 		}
-		p.mu.Lock()
-		p.newest.alive = func() bool { return false }
-		p.mu.Unlock()
+		p.shelves[0].mu.Lock()
+		p.shelves[0].newest.alive = func() bool { return false }
+		p.shelves[0].mu.Unlock()
 		time.Sleep(look)
 		synctest.Wait()
 		if to.open.Load() != 0 {
