@@ -23,9 +23,14 @@ import (
 // flight, plus two groups. The store stands still while deliveries go on; what
 // was delivered by then and not stored is what a crash would repeat.
 func TestDuplicatesOfACrashAreBounded(t *testing.T) {
+	t.Run("one group commit", func(t *testing.T) { duplicatesOfACrashAreBounded(t, 1) })
+	t.Run("three", func(t *testing.T) { duplicatesOfACrashAreBounded(t, 3*schedulersOfGroup) })
+}
+
+func duplicatesOfACrashAreBounded(t *testing.T, schedulers int) {
 	synctest.Test(t, func(t *testing.T) {
-		const inFlight, group = 50, 100
-		b := newBed(t, func(o *Options) { o.MaxInflight, o.CommitEvery = inFlight, group })
+		const inFlight, group = 50, 99
+		b := newBed(t, func(o *Options) { o.Schedulers, o.MaxInflight, o.CommitEvery = schedulers, inFlight, group })
 		for n := range 40 {
 			b.subscribe(topicA, cb(n))
 			b.set(cb(n), takes(time.Millisecond))

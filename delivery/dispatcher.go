@@ -28,7 +28,7 @@ type Dispatcher struct {
 	bodies   *bodies
 	troubles *troubles
 	sender   *sender
-	commits  *groupCommit
+	commits  results
 	report   *reporter
 	lags     *lagReporter
 
@@ -46,7 +46,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.exchanges, d.cutOff = context.WithCancelCause(context.Background())
 	clocks, limits := newClocks(o.Clock), newLimits(o.MaxInflight)
 	d.report = &reporter{event: o.Event, gap: o.Gap, log: o.Log, clock: o.Clock}
-	d.commits = newGroupCommit(o.Subscriptions, o.CommitWindow, o.CommitEvery, o.Log)
+	d.commits = newResults(&o)
 	d.troubles = &troubles{
 		clocks: clocks, policy: o.Policy, rnd: o.Rand, log: o.Log, damaged: o.Damaged, pending: make(map[*topic]struct{}),
 	}
@@ -61,7 +61,9 @@ func New(o Options) (*Dispatcher, error) {
 		journal: o.Journal, store: o.Subscriptions, poll: o.Poll, found: o.Found, ownsShard: o.Owns,
 		sched: d.sched, heads: d.heads, commits: d.commits, log: o.Log, now: o.Clock.Now, exchanges: d.exchanges,
 	}
-	d.commits.stored = d.shards.stored
+	for _, gc := range d.commits {
+		gc.stored = d.shards.stored
+	}
 	for i := range d.shards.all {
 		d.shards.all[i].one = semaphore.NewWeighted(1)
 	}

@@ -91,7 +91,7 @@
 //	sender       the stages of a delivery; client makes its HTTP exchange
 //	bodies       the bodies in memory, and which lanes get room for one next
 //	troubles     what cannot be read; rewinder: what the store lost
-//	groupCommit  results, stored in groups
+//	groupCommit  results, stored in groups; results: those of the hub, one for every 16 processors
 //	reporter     events, the log and counters
 //
 // What touches many lanes, a publish to a large topic above all, does so in chunks

@@ -15,7 +15,7 @@ var errSuperseded = errors.New("the subscription changed meanwhile")
 // find finds the entry after the lane's cursor, with its body. A subscription whose results the
 // store refuses waits: it gets nothing more until they are stored.
 func (s *sender) find(ctx context.Context, d *delivery) bool {
-	if s.commits.blocks(d.lane.id) {
+	if s.commits.of(d.lane.id).blocks(d.lane.id) {
 		s.delay(&d.job, false)
 		return false
 	}

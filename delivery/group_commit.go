@@ -71,20 +71,18 @@ func newGroupCommit(store subscriptions.Committer, window time.Duration, size in
 	return s
 }
 
-// add adds results to be stored. It waits while the group is full.
-func (gc *groupCommit) add(all ...subscriptions.Commit) {
+// add adds a result to be stored. It waits while the group is full.
+func (gc *groupCommit) add(c subscriptions.Commit) {
 	gc.mu.Lock()
 	defer gc.mu.Unlock()
-	for _, c := range all {
-		for (gc.filling.n >= gc.size || gc.total() >= 2*gc.size) && !gc.giveUp {
-			gc.changed.Wait()
-		}
-		if gc.filling.n == 0 {
-			gc.since = time.Now()
-		}
-		if gc.filling.add(c); gc.filling.n == 1 || gc.filling.n == gc.size {
-			poke(gc.wake)
-		}
+	for (gc.filling.n >= gc.size || gc.total() >= 2*gc.size) && !gc.giveUp {
+		gc.changed.Wait()
+	}
+	if gc.filling.n == 0 {
+		gc.since = time.Now()
+	}
+	if gc.filling.add(c); gc.filling.n == 1 || gc.filling.n == gc.size {
+		poke(gc.wake)
 	}
 }
 

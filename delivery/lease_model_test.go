@@ -212,13 +212,13 @@ func (m *leaseModel) begin() bool {
 
 // answer ends the exchange.
 func (m *leaseModel) answer(status int) {
-	j, b, results := *m.flight, m.body, m.d.commits.filling.n
+	j, b, results := *m.flight, m.body, m.d.commits[0].filling.n
 	d := &delivery{job: j, body: b, out: outcome{Result: Result{Status: status}, started: time.Now()}}
 	if m.d.sender.decide(m.t.Context(), d) {
 		m.d.sender.commit(m.t.Context(), d)
 	}
 	m.drop()
-	counts := m.d.commits.filling.n > results
+	counts := m.d.commits[0].filling.n > results
 	switch {
 	case status == 200:
 		m.acked[b.anchor.seq] = true
@@ -236,8 +236,8 @@ func (m *leaseModel) drop() {
 
 // commit stores the results that wait.
 func (m *leaseModel) commit() {
-	results := m.d.commits.filling.n
-	m.d.commits.write(m.t.Context(), false)
+	results := m.d.commits[0].filling.n
+	m.d.commits[0].write(m.t.Context(), false)
 	if n := m.d.commits.uncommitted(); n > 0 {
 		m.fail("%d results are not stored", n)
 	}
@@ -286,8 +286,8 @@ func (m *leaseModel) sweep() {
 // takeOver is another hub that takes over the shard. It knows what is stored. The hub before it may
 // store results later.
 func (m *leaseModel) takeOver() {
-	m.late, m.goneLate = append(m.late, m.d.commits.filling.commits...), append(m.goneLate, m.gone...)
-	m.d.commits.filling, m.gone, m.overtaken = group{}, nil, false
+	m.late, m.goneLate = append(m.late, m.d.commits[0].filling.commits...), append(m.goneLate, m.gone...)
+	m.d.commits[0].filling, m.gone, m.overtaken = group{}, nil, false
 	m.d.Abort(subscriptions.Shard(m.id))
 	if m.flight != nil {
 		m.d.only().s.giveBack(*m.flight)

@@ -37,7 +37,7 @@ var leaseSteps = []leaseStep{
 	{"begin", func(m *leaseModel) bool { return !m.inFlight() }, func(m *leaseModel) { m.stuck = !m.begin() }},
 	{"200", (*leaseModel).inFlight, func(m *leaseModel) { m.answer(200) }},
 	{"410", (*leaseModel).inFlight, func(m *leaseModel) { m.answer(410) }},
-	{"commit", func(m *leaseModel) bool { return m.d.commits.filling.n > 0 }, (*leaseModel).commit},
+	{"commit", func(m *leaseModel) bool { return m.d.commits[0].filling.n > 0 }, (*leaseModel).commit},
 	{"renew", func(m *leaseModel) bool { return !m.asked() }, func(m *leaseModel) { m.request(websub.ModeSubscribe, "a") }},
 	{"verified", (*leaseModel).asked, (*leaseModel).activate},
 	{"hear", func(m *leaseModel) bool { return len(m.unread) > 0 }, (*leaseModel).hear},

@@ -22,7 +22,7 @@ func TestShardsGoToAndFro(t *testing.T) {
 		b.memory, b.wire = a.memory, a.wire
 		b.readFrom(a.memory)
 		b.d.shards.store, b.d.sender.client.poster = a.memory, over(a.wire)
-		b.d.bodies.reader, b.d.commits.store = a.memory, a.memory
+		b.d.bodies.reader, b.d.commits[0].store = a.memory, a.memory
 		const callbacks, notifications = 60, 40
 		var twice atomic.Int64
 		for n := range callbacks {

@@ -80,7 +80,7 @@ type rewinder struct {
 	journal Journal
 	sched   *schedulers
 	bodies  *bodies
-	commits *groupCommit
+	commits results
 	report  *reporter
 	owns    func(*lane) bool
 }

@@ -94,7 +94,7 @@ func TestVanishedTopicLeavesNoEmptyGap_Invariant10(t *testing.T) {
 				b = newBed(t)
 				b.memory = a.memory
 				b.readFrom(a.memory)
-				b.d.shards.store, b.d.commits.store = a.memory, a.memory
+				b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
 				b.run()
 			}
 			defer b.end()
@@ -204,7 +204,7 @@ func TestRollbackThatAnotherHubSaw_Invariant5(t *testing.T) {
 			b := newBed(t)
 			b.memory = a.memory
 			b.readFrom(a.memory)
-			b.d.shards.store, b.d.commits.store = a.memory, a.memory
+			b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
 			b.run()
 			defer b.end()
 			next := b.publish(t, topicA, []byte("next"))
@@ -251,7 +251,7 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 		b := newBed(t)
 		b.memory = a.memory
 		b.readFrom(a.memory)
-		b.d.shards.store, b.d.commits.store = a.memory, a.memory
+		b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
 		b.run()
 		b.publish(t, topicA, []byte("next"))
 		pass(40 * time.Second)

@@ -16,7 +16,7 @@ type sender struct {
 	rewinder *rewinder
 	shards   *shards
 	client   client
-	commits  *groupCommit
+	commits  results
 	report   *reporter
 	answers  *keptAnswers
 }

@@ -34,7 +34,7 @@ type shards struct {
 	ownsShard func(shard int) bool
 	sched     *schedulers
 	heads     *heads
-	commits   *groupCommit
+	commits   results
 	log       *zap.Logger
 	now       func() time.Time
 	exchanges context.Context // what all exchanges belong to
@@ -111,7 +111,7 @@ func (ss *shards) start(ctx context.Context, n int) error {
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // a Cut ends it too
 	// Store the results of an aborted tenure first, so that its deliveries are not repeated.
-	ss.commits.flush(ctx)
+	ss.commits.ofShard(n).flush(ctx)
 	start := time.Now()
 	if err := ss.load(ctx, n, t, nil); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -154,7 +154,7 @@ func (ss *shards) finish(ctx context.Context, n int) {
 		ss.drain(moment, t)
 		ctx = moment
 	}
-	ss.commits.flush(ctx)
+	ss.commits.ofShard(n).flush(ctx)
 	ss.drop(n, t)
 }
 
