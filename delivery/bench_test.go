@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
@@ -23,7 +25,7 @@ func BenchmarkDispatch(b *testing.B) {
 	for _, c := range []struct{ topics, hosts, lanes int }{{1, 64, 1000}, {1, 1000, 1000}, {100, 64, 1000}} {
 		b.Run(fmt.Sprintf("topics=%d/hosts=%d/lanes=%d", c.topics, c.hosts, c.lanes), func(b *testing.B) {
 			bed := newBed(b, single)
-			bed.d.shards.store, bed.d.commits.store = noCommits{bed.memory}, noCommits{bed.memory}
+			bed.d.shards.store, bed.d.commits[0].store = noCommits{bed.memory}, noCommits{bed.memory}
 			var n atomic.Int64
 			done := make(chan struct{}, 1)
 			target := int64(0)
@@ -148,57 +150,34 @@ func subscriptionOf(topic, callback string, more ...func(*subscriptions.Subscrip
 	return newMemory().subscribe(topic, callback, more...)
 }
 
-// How long the locks that all schedulers share are held for a delivery: that of the bodies, for a small one in memory,
-// and that of the results. One operation is one delivery of 1,000 lanes, and does no I/O. What comes before and after
-// the locks counts as well.
-func BenchmarkSharedLocks(b *testing.B) {
-	bed := newBed(b, single)
-	bed.take()
+// How long the lock of a group commit is held for a delivery. One operation is one delivery of 1,000 lanes, and does no I/O.
+// What comes before and after the lock counts as well.
+func BenchmarkGroupCommit(b *testing.B) {
 	const lanes = 1000
+	memory := newMemory()
 	subs := make([]subscriptions.Subscription, lanes)
 	for i := range subs {
-		subs[i] = subscriptionOf(topicA, fmt.Sprintf("http://h%d.example/%d", i%64, i))
-		bed.d.Apply(subs[i])
+		subs[i] = memory.subscribe(topicA, fmt.Sprintf("http://h%d.example/%d", i%64, i))
 	}
-	l := bed.d.only().s.topics[topicA].lanes[0]
-	bed.publish(b, topicA, make([]byte, 1024))
-	commits := newGroupCommit(noCommits{bed.memory}, time.Hour, 2*lanes, bed.d.commits.log)
-	get := func() *body {
-		e, err := bed.d.bodies.get(b.Context(), l.topic.topic, l.cursor.anchor(), l.host, quick)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return e
-	}
-	first := get() // others have it at the same time
+	commits := newGroupCommit(noCommits{memory}, time.Hour, 2*lanes, zap.NewNop())
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var spent [2]time.Duration
-	timed := func(of int, f func(i int)) {
-		start := lockshare.ThreadTime()
-		for i := range lanes {
-			f(i)
-		}
-		spent[of] += lockshare.ThreadTime() - start
-	}
-	done := 0
+	spent, done := time.Duration(0), 0
 	for b.Loop() {
 		if done++; done%lanes != 1 {
 			continue
 		}
-		timed(0, func(int) { bed.d.bodies.put(get(), l.host, quick) })
-		timed(1, func(i int) {
+		start := lockshare.ThreadTime()
+		for i := range subs {
 			if commits.blocks(subs[i].ID) {
 				b.Fatal("it is blocked")
 			}
 			commits.add(subscriptions.Commit{ID: subs[i].ID, Cursor: subs[i].Cursor})
-		})
+		}
+		spent += lockshare.ThreadTime() - start
 		commits.write(b.Context(), false)
 	}
-	bed.d.bodies.put(first, l.host, quick)
-	for i, name := range []string{"bodies", "results"} {
-		lockshare.Report(b, name, spent[i], (done+lanes-1)/lanes*lanes, 0)
-	}
+	lockshare.Report(b, "results", spent, (done+lanes-1)/lanes*lanes, schedulersOfGroup*coresOfScheduler)
 }
 
 // How long the lock of the scheduler is held for a delivery, and for what: the lane becomes ready, a

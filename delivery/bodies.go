@@ -22,6 +22,9 @@ import (
 // within the limit, with one exception: a body that is larger than what its rank may have is in
 // memory beside the eighth and the sections of the lower ranks.
 //
+// While some deliveries have a body that was read at once, others join them without the lock, and leave again
+// (latestBody): most deliveries of a notification overlap, and on many processors they would wait for each other.
+//
 // A body is charged to the hosts that still read it. If the quick hosts have read it and a slow
 // one has not, the body counts among those of slow hosts, and is charged to that host alone.
 //
@@ -95,6 +98,10 @@ type body struct {
 	uses    [2]use
 	waiters [2]*waiter
 	unused  *list.Element // in bodies.idle
+
+	// sharing is how many deliveries share one of uses[quick].refs, of a body that was read at once. The lock guards
+	// the way from 0 to 1.
+	sharing atomic.Int64
 }
 
 // use is how many deliveries use a body.
@@ -146,6 +153,9 @@ func (b *bodies) unlock() {
 // errNoRoom with a body to call wait for, and errAgain.
 func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health) (*body, error) {
 	key := keyOf(t, a)
+	if e := t.latest.join(key); e != nil {
+		return e, nil
+	}
 	b.mu.Lock()
 	e := b.byKey[key]
 	if e == nil {
@@ -153,7 +163,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 		b.byKey[key] = e
 		b.reads++
 		b.mu.Unlock()
-		return b.read(ctx, e, a, s)
+		return b.read(ctx, e, a)
 	}
 	if e.loaded && b.mayUse(e, s) {
 		b.pin(e, h, s)
@@ -174,7 +184,7 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 }
 
 // read reads the entry of e, which is new and this caller's.
-func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, error) {
+func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
 	entries, err := b.reader.Read(ctx, e.key.topic.url, a.unpack(), 1, b.atOnce)
 	if err == nil && len(entries) == 0 {
 		err = errHead
@@ -201,7 +211,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor, s health) (*body, 
 	e.entry.Size = int64(len(e.entry.Body))
 	e.loaded = true
 	b.count(e)
-	b.use(e, s, 1)
+	b.share(e)
 	return e, nil
 }
 
@@ -260,6 +270,10 @@ func (b *bodies) mayUse(e *body, s health) bool {
 
 func (b *bodies) pin(e *body, h *host, s health) {
 	b.reuse(e)
+	if !e.inRoom {
+		b.share(e)
+		return
+	}
 	if u := &e.uses[s]; u.grace != nil {
 		u.grace.Stop()
 		u.grace = nil
@@ -267,9 +281,7 @@ func (b *bodies) pin(e *body, h *host, s health) {
 	} else {
 		b.use(e, s, 1)
 	}
-	if e.inRoom {
-		b.queue.charge(h, e)
-	}
+	b.queue.charge(h, e)
 }
 
 // reuse removes e from the bodies without uses, if it is one of them.
@@ -282,6 +294,12 @@ func (b *bodies) reuse(e *body) {
 
 // put gives back what get returned.
 func (b *bodies) put(e *body, h *host, s health) {
+	if !e.inRoom {
+		if !e.leave() {
+			return
+		}
+		s = quick
+	}
 	b.mu.Lock()
 	defer b.unlock()
 	if e.inRoom {
@@ -309,6 +327,7 @@ func (b *bodies) unpin(e *body, s health) {
 func (b *bodies) forget(t *topic) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	t.latest.Store(nil)
 	for key, e := range b.byKey {
 		switch {
 		case key.topic != t || !e.loaded:
@@ -333,6 +352,7 @@ func (b *bodies) evict(limit int64) {
 func (b *bodies) drop(e *body) {
 	b.cached -= e.bytes()
 	e.unused = nil
+	e.key.topic.latest.CompareAndSwap(e, nil)
 	if e.inRoom {
 		e.loaded, e.entry.Body = false, nil
 	}

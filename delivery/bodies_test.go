@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"sync"
@@ -224,4 +225,103 @@ func TestNoBodyIsReadAfterTheEnd(t *testing.T) {
 			t.Errorf("%d bodies were read, and there was room for one", n)
 		}
 	})
+}
+
+// While a delivery has a small body, others get it and give it back without the lock. The last one gives it back for
+// all, also where the store lost it meanwhile; after that, nobody gets what was lost.
+func TestSmallBodyIsSharedWithoutLock(t *testing.T) {
+	m := newMemory()
+	bed := &bed{memory: m, t: t}
+	bed.publish(t, topicA, []byte("small"))
+	b := newBodies(m, "https://hub.example/", "rshub", 1<<20, newLimits(4), func([]*lane, bool) {}, func(bodyKey, error) {})
+	h, on := &host{name: "h.example"}, &topic{url: topicA}
+	get := func(s health) *body {
+		e, err := b.get(t.Context(), on, anchor{}, h, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first := get(unproven)
+	b.mu.Lock() // who needs it now, waits for ever
+	for range 3 {
+		one, other := get(quick), get(unproven)
+		b.put(one, h, unproven) // a host's health may change meanwhile
+		b.put(other, h, quick)
+	}
+	b.mu.Unlock()
+	if pinned, cached, reads := b.stats(); pinned != 5 || cached != first.bytes() || reads != 1 {
+		t.Errorf("%d bytes in use, %d in memory, read %d times", pinned, cached, reads)
+	}
+
+	b.forget(on)
+	second := get(quick)
+	if second == first {
+		t.Error("what was lost is delivered again")
+	}
+	b.put(first, h, quick)
+	b.put(second, h, quick)
+	if pinned, cached, reads := b.stats(); pinned != 0 || cached != second.bytes() || reads != 2 {
+		t.Errorf("%d bytes in use, %d in memory, read %d times, want the second one in memory", pinned, cached, reads)
+	}
+	b.mu.Lock()
+	b.evict(0)
+	b.mu.Unlock()
+	if _, cached, _ := b.stats(); cached != 0 || on.latest.Load() != nil {
+		t.Errorf("%d bytes are in memory, and %v is kept", cached, on.latest.Load())
+	}
+}
+
+// Deliveries of several entries, by many goroutines at the same time, while entries are forgotten and dropped: no
+// body is given back before its last delivery has it no more, and none is kept for ever.
+func TestBodiesAreSharedAtRandom(t *testing.T) {
+	const goroutines, rounds, entries = 8, 3000, 3
+	m := newMemory()
+	bed := &bed{memory: m, t: t}
+	at := []anchor{{}}
+	for range entries {
+		e := bed.publish(t, topicA, []byte("small"))
+		at = append(at, packAnchor(e.Anchor()))
+	}
+	b := newBodies(m, "https://hub.example/", "rshub", 4096, newLimits(goroutines), func([]*lane, bool) {}, func(bodyKey, error) {})
+	h, on := &host{name: "h.example"}, &topic{url: topicA}
+	var all sync.WaitGroup
+	for n := range goroutines {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(n)))
+			for range rounds {
+				e, err := b.get(t.Context(), on, at[rnd.IntN(entries)], h, health(rnd.IntN(2)))
+				if errors.Is(err, errAgain) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if rnd.IntN(4) == 0 {
+					runtime.Gosched()
+				}
+				if string(e.entry.Body) != "small" || e.sharing.Load() < 1 {
+					t.Errorf("a delivery has %q, which %d share", e.entry.Body, e.sharing.Load())
+				}
+				switch rnd.IntN(50) {
+				case 0:
+					b.forget(on)
+				case 1:
+					b.mu.Lock()
+					b.evict(0)
+					b.mu.Unlock()
+				}
+				b.put(e, h, health(rnd.IntN(2)))
+			}
+		})
+	}
+	all.Wait()
+	if pinned, _, reads := b.stats(); pinned != 0 || reads < 2 {
+		t.Errorf("%d bytes are in use, after %d reads", pinned, reads)
+	}
+	b.forget(on)
+	if _, cached, _ := b.stats(); cached != 0 || len(b.byKey) != 0 || b.idle.Len() != 0 {
+		t.Errorf("%d bytes of %d bodies are in memory", cached, len(b.byKey))
+	}
 }

@@ -15,6 +15,7 @@ type topic struct {
 	headRead   headRead      // the lock of heads guards it
 	troubles   topicTroubles // the lock of troubles guards it
 	tail       journalTail   // it has a lock of its own
+	latest     latestBody    // without a lock
 }
 
 // topicLanes are the lanes of a topic in one scheduler, which owns them.
