@@ -23,7 +23,7 @@ func auditCommand() *cobra.Command {
 		Long: `Reads every file of a copy and compares it with the lengths and hashes that the Source
 gives. It reports files that are missing, that differ, that no list names, and that
 cannot be checked because the Source gives no hash. The exit code is 6 if the copy is
-not in sync.
+not in sync, or if changes of the Source are unknown.
 
 It can run while rssub follow or sync runs. Then it only reads, and checks a wrong file
 a few times more, because that file may be changing. Stop the other command before you
@@ -87,6 +87,8 @@ func printAudit(w io.Writer, r destination.AuditReport, asJSON bool) error {
 	}
 	if len(r.Sets) > 1 {
 		printAudited(out, r.Sets)
+	} else if len(r.Sets) == 1 && r.Sets[0].Unknown != "" {
+		row(out, "unknown", r.Sets[0].Unknown)
 	}
 	for _, set := range r.Recorded {
 		why := " has no Resource List"
@@ -127,6 +129,9 @@ func printAudited(out io.Writer, sets []destination.SetAudit) {
 			row(out, "  as of", s.AsOf.UTC().Format(time.RFC3339Nano))
 		}
 		row(out, "  found", fmt.Sprintf("%d equal, %d missing, %d differing, %d unverifiable", s.Equal, s.Missing, s.Differing, s.Unverifiable))
+		if s.Unknown != "" {
+			row(out, "  unknown", s.Unknown)
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		row(out, "copied is", r.Pinned)
 	}
 	if len(r.Sets) > 1 {
-		printSets(out, r.Sets)
+		printSets(out, &r)
 	} else if r.Baseline != "" {
 		row(out, "baseline", r.Baseline)
 	}
@@ -126,7 +126,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		row(out, "not allowed", fmt.Sprintf("%s; if you trust it, run again with --allow-host %s", host, host))
 	}
 	if !r.Until.IsZero() {
-		row(out, "in sync as of", r.Until.UTC().Format(time.RFC3339Nano))
+		row(out, asOf(r.InSync()), r.Until.UTC().Format(time.RFC3339Nano))
 	}
 	row(out, "took", r.Took.Round(time.Millisecond))
 	if err := out.Flush(); err != nil {
@@ -135,16 +135,24 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 	return printProblems(w, r.Problems, r.Failed+r.Held)
 }
 
+// asOf names the time up to which all changes were read.
+func asOf(inSync bool) string {
+	if inSync {
+		return "in sync as of"
+	}
+	return "as of"
+}
+
 // printSets prints a column for each of several sets.
-func printSets(out io.Writer, sets []destination.SetReport) {
-	for _, s := range sets {
+func printSets(out io.Writer, r *destination.Report) {
+	for _, s := range r.Sets {
 		row(out, "set", s.Set)
 		if s.Baseline != "" {
 			row(out, "  baseline", s.Baseline)
 		}
 		printChoices(out, "  ", s.Choices)
 		if !s.Until.IsZero() {
-			row(out, "  in sync as of", s.Until.UTC().Format(time.RFC3339Nano))
+			row(out, "  "+asOf(r.InSync()), s.Until.UTC().Format(time.RFC3339Nano))
 		}
 		if s.Error != "" {
 			row(out, "  failed", s.Error)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 // Results of an audit for a resource.
 const (
 	Missing      = "missing"      // the Source lists it, and there is no file
-	Differing    = "differing"    // the file is not what the Source describes
+	Differing    = "differing"    // the file is not what the Source describes, or what it had before a change
 	Extra        = "extra"        // a file that the Source does not list
-	Unverifiable = "unverifiable" // the Source gives no hash to compare with
+	Unverifiable = "unverifiable" // the Source gives no hash to compare with, and no change since it was copied
 )
 
 // Finding is a resource that is not as it should be.
@@ -29,7 +30,7 @@ type Finding struct {
 }
 
 // AuditReport is what an audit found. A copy is in sync if it has all that the
-// Source lists and nothing else, as far as the Source gives hashes.
+// Source lists and nothing else, as far as the Source gives hashes, and if no changes are unknown.
 type AuditReport struct {
 	Source string        `json:"source"`
 	Began  time.Time     `json:"began"`
@@ -78,6 +79,8 @@ type SetAudit struct {
 	Missing      int       `json:"missing"`
 	Differing    int       `json:"differing"`
 	Unverifiable int       `json:"unverifiable"`
+	// Unknown says why changes of the Source are unknown, so that the copy may lack some; empty: all are known.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Audit compares the copy with what the Source lists, byte by byte: every file is read and
@@ -122,6 +125,8 @@ type audit struct {
 	total   int
 	sets    []string             // the compared ones
 	asOf    map[string]time.Time // of each, as in SetAudit
+	states  map[string]setState  // of each, as the copy has it
+	unsure  string               // SetAudit.Unknown of the set that is compared
 	// problems are the resources, by URL or path, that are missing, differing or extra. only,
 	// unless nil, limits the audit to these resources.
 	problems, only map[key]struct{}
@@ -134,7 +139,7 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, counts: map[string]int{}, listed: map[key]struct{}{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]struct{}{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Pinned: c.state.pinned(), Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.syncer.pinner.auditedSets(ctx)
@@ -142,7 +147,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 		return a, err
 	}
 	for _, set := range sets {
-		a.sets = append(a.sets, set.name)
+		a.sets, a.states[set.name], a.unsure = append(a.sets, set.name), c.state.set(set.name), ""
 		was := a.findings()
 		until, err := a.set(ctx, set)
 		if err != nil {
@@ -153,6 +158,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 		a.report.Sets = append(a.report.Sets, SetAudit{
 			Set: set.name, AsOf: until, Equal: is.Equal - was.Equal,
 			Missing: is.Missing - was.Missing, Differing: is.Differing - was.Differing, Unverifiable: is.Unverifiable - was.Unverifiable,
+			Unknown: a.unsure,
 		})
 		if len(sets) == 1 {
 			a.report.AsOf = until
@@ -163,7 +169,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 	}
 	r := &a.report
 	r.Missing, r.Differing, r.Extra, r.Unverifiable = a.counts[Missing], a.counts[Differing], a.counts[Extra], a.counts[Unverifiable]
-	r.InSync = r.Missing+r.Differing+r.Extra+r.UnderWay == 0
+	r.InSync = r.Missing+r.Differing+r.Extra+r.UnderWay == 0 && !slices.ContainsFunc(r.Sets, func(s SetAudit) bool { return s.Unknown != "" })
 	r.Took = time.Since(r.Began)
 	a.progress(true)
 	return a, nil
@@ -190,8 +196,14 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	}
 	defer docs.remove()
 	newer, until, err := a.c.syncer.changesSince(ctx, set, docs.at)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
 		return time.Time{}, err
+	case err != nil: // the list is compared all the same
+		a.unsure = fmt.Sprintf("the changes since %s: %v", resourcesync.FormatDatetime(docs.at), err)
+		newer, until = map[string]desired{}, docs.at
+	case docs.at.Before(a.states[set.name].Due):
+		a.unsure = fmt.Sprintf("changes before %s were missed, and the list is older", resourcesync.FormatDatetime(a.states[set.name].Due))
 	}
 	listed, err := docs.resources()
 	if err != nil {
@@ -200,7 +212,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	a.total += len(listed)
 	return until, a.compareAll(ctx, docs.wants(set, newer), func(w desired, f listedFile) desired {
 		if f.members[w.set].After(until) { // it was pushed after the lists were written
-			return recordedWant(w.url, w.set, f.file)
+			return a.lastSaid(w.url, w.set, f.file)
 		}
 		return w
 	})
@@ -219,6 +231,9 @@ func (a *audit) isPushed(url string) bool {
 
 // byRecord compares a set with what the Source said when it was copied.
 func (a *audit) byRecord(ctx context.Context, set namedSet) error {
+	if due := a.states[set.name].Due; !due.IsZero() {
+		a.unsure = fmt.Sprintf("changes before %s were missed", resourcesync.FormatDatetime(due))
+	}
 	a.report.Recorded = append(a.report.Recorded, set.name)
 	return a.compareAll(ctx, a.recorded(set), nil)
 }
@@ -227,7 +242,7 @@ func (a *audit) byRecord(ctx context.Context, set namedSet) error {
 func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for url, f := range a.c.state.listedFiles() {
-			if _, ok := f.members[set.name]; ok && !yield(recordedWant(url, set.name, f.file), nil) {
+			if _, ok := f.members[set.name]; ok && !a.isKept(url) && !yield(a.lastSaid(url, set.name, f.file), nil) {
 				return
 			}
 		}
@@ -238,6 +253,23 @@ func (a *audit) recorded(set namedSet) iter.Seq2[desired, error] {
 			}
 		}
 	}
+}
+
+// isKept reports whether a file is there only because it could not be deleted, or was not to be.
+func (a *audit) isKept(url string) bool {
+	f, failed := a.c.state.failure(url)
+	return failed && f.Change.Removes()
+}
+
+// lastSaid returns what a set said of a resource last: of the change that could not be fetched or, if there is none, when it
+// was copied.
+func (a *audit) lastSaid(url, set string, f file) desired {
+	if failed, ok := a.c.state.failure(url); ok && !failed.Change.Removes() {
+		w := failed.again(url)
+		w.set = set
+		return w
+	}
+	return recordedWant(url, set, f)
 }
 
 // recordedWant returns what a set said of a resource when it was copied.
@@ -333,9 +365,26 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and the Source says %s", got, said.digests))
 	case got.Compare(copied) == resourcesync.Different:
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and it was %s when it was copied", got, copied))
+	case a.isBehind(&f, &w) != "":
+		a.found(Differing, w, f, a.isBehind(&f, &w))
 	default:
 		a.found(Unverifiable, w, f, "the Source gives no hash for it")
 	}
+}
+
+// isBehind says why a file, whose resource has no hash, is what the Source had before; empty: nothing says so.
+func (a *audit) isBehind(f *file, w *desired) string {
+	if failed, ok := a.c.state.failure(w.url); ok && !failed.Change.Removes() {
+		return "the Source changed it, and it could not be fetched: " + failed.Why
+	}
+	if !a.report.Pinned.IsZero() { // the changes to that state were carried out once
+		return ""
+	}
+	asOf := later(later(f.ChangedAt, f.LastMod), a.states[w.set].BaselineAt)
+	if at := later(w.changedAt, w.lastMod); at.After(asOf) {
+		return fmt.Sprintf("the Source changed it at %s, and gives no hash", resourcesync.FormatDatetime(at))
+	}
+	return ""
 }
 
 // account remembers a file that belongs to a resource, although there is no record of it.
@@ -372,7 +421,7 @@ func (a *audit) found(what string, w desired, f file, why string) {
 		return
 	}
 	if a.repair && what != Unverifiable {
-		w.change, w.changedAt, w.force, w.mark = "", f.ChangedAt, true, false
+		w.change, w.changedAt, w.force, w.mark, w.again = "", later(w.changedAt, f.ChangedAt), true, false, false
 		a.lacking = append(a.lacking, w)
 	}
 	a.note(Finding{what, w.url, f.Path, why})

@@ -106,6 +106,11 @@ func (c *Copy) auditFollowed(ctx context.Context) {
 	if p := r.Repaired; p != nil {
 		fields = append(fields, "found_missing", r.Found.Missing, "found_differing", r.Found.Differing, "found_extra", r.Found.Extra, "copied", p.Copied, "deleted", p.Deleted, "failed", p.Failed, "held", p.Held)
 	}
+	for _, set := range r.Sets {
+		if set.Unknown != "" {
+			fields = append(fields, "unknown", set.Unknown)
+		}
+	}
 	log := c.log.With(fields...)
 	switch {
 	case err != nil:

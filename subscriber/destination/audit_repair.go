@@ -36,8 +36,8 @@ func (a *audit) findExtra(ctx context.Context) error {
 			a.report.LeftOut++
 			continue
 		}
-		if a.isPushed(url) {
-			a.compare(ctx, &at, recordedWant(url, f.Set, f), nil)
+		if a.isPushed(url) && !a.isKept(url) {
+			a.compare(ctx, &at, a.lastSaid(url, f.Set, f), nil)
 			continue
 		}
 		if info, err := c.tree.root.Lstat(f.Path); err == nil && !info.IsDir() {

@@ -97,7 +97,9 @@ func (s *syncer) chooseBaseline(ctx context.Context, set namedSet, st setState) 
 		return nil, true, ""
 	case s.o.Baseline != BaselineAuto:
 		return nil, s.o.Baseline == BaselineDump, "it was asked for"
-	case s.state.count() == 0 && s.reconciler.selector.All():
+	case !s.reconciler.selector.All():
+		return nil, false, "only a part of the Source is selected"
+	case s.state.count() == 0:
 		return nil, true, "the copy has no files yet"
 	case !s.needsBaseline(set, st):
 		return nil, false, "the list is compared with the copy"
@@ -170,6 +172,10 @@ func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, n
 // fetched only to be deleted.
 func (s *syncer) leftToChanges(ctx context.Context, set namedSet, since time.Time, st setState) (map[string]desired, error) {
 	newer, _, err := s.changesSince(ctx, set, since)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("the changes since the list was made are unavailable", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
+		newer, err = map[string]desired{}, nil
+	}
 	switch {
 	case st.BaselineAt.IsZero():
 		maps.DeleteFunc(newer, func(_ string, w desired) bool { return !w.change.Removes() })
@@ -205,10 +211,6 @@ func (s *syncer) changesSince(ctx context.Context, set namedSet, since time.Time
 		})
 	default:
 		s.state.addPushed(set, since, out)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("the changes since the list was made are unavailable", "event", "changes_unknown", "set", set.name, "since", since, "error", err)
-		return map[string]desired{}, since, nil
 	}
 	return out, until, err
 }

@@ -36,6 +36,7 @@ type source struct {
 	packages []string  // of the dump
 	gets     map[string]int
 	override map[string]http.HandlerFunc
+	noHashes bool // lists have none
 }
 
 func newSource(t testing.TB) *source {
@@ -101,10 +102,14 @@ func (s *source) serve(w http.ResponseWriter, r *http.Request) {
 func (s *source) entry(name string, change resourcesync.ChangeType) resourcesync.Entry {
 	body := s.files[name]
 	sum := sha256.Sum256([]byte(body))
-	return resourcesync.Entry{
+	e := resourcesync.Entry{
 		Loc: s.URL + "/data/" + name, Change: change, Length: int64(len(body)), HasLength: change != resourcesync.Deleted,
 		Hash: "sha-256:" + hex.EncodeToString(sum[:]), LastMod: s.at,
 	}
+	if s.noHashes {
+		e.Hash = ""
+	}
+	return e
 }
 
 func (s *source) write(w http.ResponseWriter, h resourcesync.Head, entries ...resourcesync.Entry) {

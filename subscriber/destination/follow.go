@@ -150,6 +150,9 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 // followSet follows one set until ctx ends.
 func (f *follower) followSet(ctx context.Context, set namedSet) error {
 	st := f.syncer.state.set(set.name)
+	if err := f.syncer.beginAnew(set, st); err != nil {
+		return err
+	}
 	for tries := 0; f.syncer.needsBaseline(set, st); tries++ {
 		next, err := f.baselineOf(ctx, set)
 		if err == nil || errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -101,6 +102,9 @@ func (s *syncer) syncTo(ctx context.Context, set namedSet, t *tally) (time.Time,
 func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := s.state.set(set.name)
 	if err := s.recordSource(set, &st); err != nil {
+		return st.BaselineAt, err
+	}
+	if err := s.beginAnew(set, st); err != nil {
 		return st.BaselineAt, err
 	}
 	var behind error
@@ -232,6 +236,17 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 // subscriberDir returns the folder of a set's subscriber.
 func (s *syncer) subscriberDir(set string) string {
 	return filepath.Join(s.o.StateDir, streamDirs+digest(set, 8))
+}
+
+// beginAnew removes what the subscriber of a set received, if there is no baseline any more: the state of the copy was lost,
+// and with it the changes that were applied. The next baseline may be older than what the subscriber would go on from.
+func (s *syncer) beginAnew(set namedSet, st setState) error {
+	dir := s.subscriberDir(set.name)
+	if _, err := os.Stat(dir); err != nil || !st.BaselineAt.IsZero() || s.o.DryRun {
+		return nil //nolint:nilerr // there is no such folder, or its use reports the error
+	}
+	s.log.Warn("the copy has no record of this set any more; it begins anew with a baseline", "event", "set_begun_anew", "set", set.name)
+	return os.RemoveAll(dir)
 }
 
 // openSubscriber opens the stream of changes of a set, which begins at the baseline. Look is that

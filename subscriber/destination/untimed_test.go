@@ -72,6 +72,9 @@ func TestChangesWithoutDatetime(t *testing.T) {
 			t.Errorf("resources were asked for %d times, and sent %d times, want %d and %d", *asked, *sent, wantAsked, wantSent)
 		}
 		s.same(dir)
+		if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync {
+			t.Errorf("%v %+v", err, a)
+		}
 	}
 	sync(files, files)
 	change := func(name, body string, at time.Time) {
@@ -108,6 +111,9 @@ func TestChangeWithoutDatetimeKeepsItsPlace(t *testing.T) {
 			t.Fatalf("%v %+v", err, r)
 		}
 		s.same(dir)
+		if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync {
+			t.Errorf("%v %+v", err, a)
+		}
 	}
 	sync()
 	s.files["a"] = "of a, again"
