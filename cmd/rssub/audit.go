@@ -39,7 +39,7 @@ use --repair.`,
 			if _, err := os.Stat(f.dir); err != nil {
 				return cli.Fail(cli.ExitNotFound, "%w; name the folder of the copy with --dir", err)
 			}
-			o.Beside = !repair
+			o.Beside, o.Existing = !repair, true
 			var endProgress func()
 			o.Progress, endProgress = showProgress(cmd.ErrOrStderr())
 			c, err := f.open(o)

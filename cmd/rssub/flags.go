@@ -249,6 +249,9 @@ func (f *copyFlags) open(o destination.Options) (*destination.Copy, error) {
 		if wrong := (*destination.OptionsError)(nil); errors.As(err, &wrong) {
 			return nil, &cli.Error{Code: cli.ExitUsage, Err: wrong}
 		}
+		if errors.Is(err, destination.ErrNoCopy) {
+			return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of the copy with --dir, and that of its state with --state-dir", err)
+		}
 		return nil, &cli.Error{Code: cli.ExitFailure, Err: err}
 	}
 	return c, nil

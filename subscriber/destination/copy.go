@@ -50,6 +50,9 @@ type Copy struct {
 	live string // the folder of the state that a snapshot is of; empty: it is the state itself
 }
 
+// ErrNoCopy says that a folder has no copy, or none whose state is there.
+var ErrNoCopy = errors.New("there is no copy here")
+
 // Open opens the copy in Options.Dir, or begins one. With Options.DryRun it writes
 // nothing there. The error says which option is wrong (it wraps an *OptionsError), or what
 // is wrong with the folder.
@@ -72,13 +75,19 @@ func (c *Copy) open() error {
 		}
 	}
 	c.log, c.space = c.o.Log, newSpace(&c.o)
-	if err := os.MkdirAll(c.o.Dir, 0o755); err != nil { //nolint:gosec // others read a copy
+	if _, none := os.Stat(filepath.Join(c.o.StateDir, stateFile)); c.o.Existing && errors.Is(none, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrNoCopy, none)
+	}
+	err := os.MkdirAll(c.o.Dir, 0o755) //nolint:gosec // others read a copy
+	if err != nil {
 		return err
 	}
-	var err error
 	c.state, err = openState(c.o.StateDir, c.space)
-	if c.o.Beside && errors.Is(err, ErrInUse) {
+	switch {
+	case c.o.Beside && errors.Is(err, ErrInUse):
 		err = c.openBeside()
+	case c.o.Beside && isReadOnly(err):
+		err = c.openReadOnly()
 	}
 	if err != nil {
 		return err
@@ -115,19 +124,28 @@ func (c *Copy) assemble() error {
 	c.syncer.pinner = &pinner{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler, syncer: c.syncer}
 	audits := &auditor{every: c.o.AuditEvery, ready: c.Ready, last: c.lastAudit, audit: c.auditFollowed}
 	c.follower = &follower{audits: audits, o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
+	if !c.o.DryRun {
+		if err := c.prepare(); c.o.Beside && isReadOnly(err) {
+			c.o.DryRun = true
+		} else if err != nil {
+			return err
+		}
+	}
 	if c.o.DryRun {
-		c.tree.folds = c.live != "" && c.tree.foldsState()
+		c.tree.folds = c.o.Beside && c.tree.foldsState()
 		return nil
 	}
-	err = root.MkdirAll(partsDir, 0o700)
-	if err := errors.Join(err, disk.Mark(filepath.Join(c.o.Dir, stateName)), c.cleanUp()); err != nil {
-		return err
-	}
 	c.tree.folds = c.tree.probeFolding()
-	if err := c.state.openOrigins(filepath.Join(c.o.Dir, stateName)); err != nil {
+	return errors.Join(c.tree.rename(), c.reconciler.forgetUnselected())
+}
+
+// prepare makes what belongs to the copy in its folder, and removes what a killed run left behind.
+func (c *Copy) prepare() error {
+	own := filepath.Join(c.o.Dir, stateName)
+	if err := errors.Join(c.tree.root.MkdirAll(partsDir, 0o700), disk.Mark(own), c.cleanUp()); err != nil {
 		return err
 	}
-	return errors.Join(c.tree.rename(), c.reconciler.forgetUnselected())
+	return c.state.openOrigins(own)
 }
 
 // standIn gives a dry run temporary folders in place of those that do not exist yet.

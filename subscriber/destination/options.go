@@ -95,8 +95,11 @@ type Options struct {
 	Patches map[string]Patcher
 	// Beside opens a copy that another process works on, by Follow or Sync, for Audit without
 	// repair. It uses a snapshot of the state, which the other process makes, and writes
-	// nothing to the copy. It has no effect if no other process has the copy.
+	// nothing to the copy. If no other process has the copy, and nothing can be written where its
+	// state is, it uses a temporary copy of the state. Else it has no effect.
 	Beside bool
+	// Existing refuses a folder without a copy (ErrNoCopy).
+	Existing bool
 	// DryRun calls the Source and reports what would be done, and changes nothing.
 	DryRun bool
 

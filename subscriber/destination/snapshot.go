@@ -2,13 +2,17 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
 )
 
@@ -54,6 +58,26 @@ func (c *Copy) openBeside() error {
 	c.live, c.temp, c.o.StateDir, c.o.DryRun = c.o.StateDir, dir, dir, true
 	c.state, err = openState(dir, c.space)
 	return err
+}
+
+// openReadOnly opens a copy of the state, in a temporary folder, since nothing can be written where the state is.
+func (c *Copy) openReadOnly() error {
+	dir, err := os.MkdirTemp("", "rssub-audit-")
+	if err != nil {
+		return err
+	}
+	from := c.o.StateDir
+	c.temp, c.o.StateDir, c.o.DryRun = dir, dir, true
+	if err := boltfile.Copy(filepath.Join(dir, stateFile), filepath.Join(from, stateFile)); err != nil {
+		return err
+	}
+	c.state, err = openState(dir, c.space)
+	return err
+}
+
+// isReadOnly reports whether something could not be written because nothing can be written there.
+func isReadOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 // requestSnapshot requests a snapshot from the process that has the state, and returns its

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +18,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rshub/rshub/internal/base/atomicfile"
 )
 
 // Options say what a file holds. Buckets, Format and Advice are needed.
@@ -416,6 +419,27 @@ func (d *DB) CopyTo(w io.Writer) error {
 		_, err := t.tx.WriteTo(w)
 		return err
 	})
+}
+
+// Copy copies a file that no process has open, with its write-ahead log if it was not closed. To is not durable.
+func Copy(to, from string) error {
+	for _, suffix := range []string{"", walSuffix} {
+		in, err := os.Open(from + suffix) //nolint:gosec // the path is the caller's
+		if suffix != "" && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = atomicfile.Write(to+suffix, atomicfile.Options{Durability: atomicfile.Volatile}, func(w io.Writer) error {
+			_, err := io.Copy(w, in)
+			return err
+		})
+		if err := errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Wipe overwrites with zeros what is free in the file, as bbolt leaves there what it
