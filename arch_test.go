@@ -132,7 +132,7 @@ var table = map[string]room{
 
 	// zap, because only the command knows whether it writes to a terminal; pflag,
 	// because the flags of cobra's commands are of its types.
-	"cmd/rshub": {layer: "4", may: "subscriber resourcesync internal/base/egress internal/base/atomicfile internal/base/logs internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo internal/base/nearest", third: "cobra pflag zap"},
+	"cmd/rshub": {layer: "4", may: "subscriber resourcesync internal/base/egress internal/base/atomicfile internal/base/logs internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra zap"},
 	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/relay publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 	"cmd/rssub": {layer: "4", may: "admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 

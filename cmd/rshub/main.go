@@ -6,10 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/program/cli"
 )
 
@@ -37,24 +33,9 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 no hub answers, 6 partial or not in sync.`
 	root.Example = "  rshub serve --dev        a hub for this machine on http://localhost:8080/"
-	root.SetFlagErrorFunc(flagError)
 
 	cli.WrapHelp(root, env)
 	return cli.Execute(root, args, stdin, stdout, stderr)
-}
-
-// flagError adds to an unknown flag the known one with the nearest name.
-func flagError(cmd *cobra.Command, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
-	if !unknown {
-		return err
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := nearest.Of(name, names); near != "" {
-		return cli.Fail(cli.ExitUsage, "%w; did you mean --%s?", err, near)
-	}
-	return err
 }
 
 func getenv(environ []string) func(string) string {

@@ -39,7 +39,7 @@ confirms requests of anybody; a real subscriber confirms only what it asked for.
   rshub callback --listen 127.0.0.1:8091 --status 500    a subscriber that fails`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if c.status < 200 || c.status > 599 {
+			if c.status > 599 {
 				return Fail(ExitUsage, "--status %d is not a status that ends an exchange; give one from 200 to 599", c.status)
 			}
 			c.out = cmd.OutOrStdout()
@@ -50,7 +50,8 @@ confirms requests of anybody; a real subscriber confirms only what it asked for.
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8099", "`ADDR` to listen on")
 	cmd.Flags().StringVar(&c.secret, "secret", "", "check each X-Hub-Signature with the `SECRET` that was given as hub.secret")
-	cmd.Flags().IntVar(&c.status, "status", http.StatusNoContent, "HTTP `STATUS` to answer deliveries with, such as 500 to see retries")
+	c.status = http.StatusNoContent
+	cmd.Flags().Var(AtLeast(&c.status, 200), "status", "HTTP `STATUS` to answer deliveries with, such as 500 to see retries")
 	return cmd
 }
 

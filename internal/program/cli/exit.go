@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rshub/rshub/internal/base/nearest"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 // The exit codes of all commands.
@@ -119,6 +123,21 @@ func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr
 		say(errOut, "See '%s --help'.\n", cmd.CommandPath())
 	}
 	return e.Code
+}
+
+// flagError adds to an unknown flag the known one with the nearest name. It says of a wrong value
+// what to write instead.
+func flagError(cmd *cobra.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return config.FlagError(err)
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := nearest.Of(name, names); near != "" {
+		return Fail(ExitUsage, "%w; did you mean --%s?", err, near)
+	}
+	return err
 }
 
 // Group returns a command that only holds others. By itself it shows its help

@@ -44,7 +44,12 @@ func (v value[T]) Type() string { return v.kind }
 func AtLeast[T int | int64](n *T, least T) pflag.Value {
 	parse := func(text string) (T, error) {
 		n, err := strconv.ParseInt(text, 0, strconv.IntSize)
-		if err == nil && T(n) < least {
+		switch {
+		case errors.Is(err, strconv.ErrRange) && n > 0:
+			err = fmt.Errorf("%q is too large; the most is %d", text, n)
+		case err != nil && !errors.Is(err, strconv.ErrRange):
+			err = fmt.Errorf("%q is not a whole number; write it like %d", text, max(least, 8))
+		case T(n) < least:
 			err = fmt.Errorf("it must be %d or more", least)
 		}
 		return T(n), err

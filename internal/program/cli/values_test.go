@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"math"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,6 +53,26 @@ func TestValuesOfFlags(t *testing.T) {
 	if none, never := Span(0), Span(-1); none.OrNever() >= 0 || never.OrNever() >= 0 || Span(time.Second).OrNever() != time.Second {
 		t.Error("what is never")
 	}
+}
+
+// What is no number, and what is out of range, gets a text without the names of Go.
+func TestNumberError(t *testing.T) {
+	for text, want := range map[string]string{
+		"abc":                   `"abc" is not a whole number; write it like 8`,
+		"":                      `"" is not a whole number; write it like 8`,
+		"1.5":                   `"1.5" is not a whole number; write it like 8`,
+		"99999999999999999999":  `"99999999999999999999" is too large; the most is ` + strconv.Itoa(math.MaxInt),
+		"-99999999999999999999": "it must be 1 or more",
+	} {
+		n := 5
+		if err := AtLeast(&n, 1).Set(text); err == nil || err.Error() != want || n != 5 {
+			t.Errorf("%q: %v, want %s; the value is %d", text, err, want, n)
+		}
+	}
+	command(t, nil, "", "callback", "--status", "abc").want(t, ExitUsage, `"abc" is not a whole number; write it like 200`)
+	command(t, nil, "", "callback", "--status", "199").want(t, ExitUsage, "it must be 200 or more")
+	command(t, nil, "", "callback", "--status", "600").want(t, ExitUsage, "give one from 200 to 599")
+	command(t, nil, "", "validate", "--json=abc", "-").want(t, ExitUsage, `invalid argument "abc" for "--json" flag: "abc" is neither true nor false`)
 }
 
 func TestCheckAddress(t *testing.T) {

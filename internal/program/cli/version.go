@@ -108,6 +108,7 @@ of the commit: that of the checksum database for this version.`,
 	show.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
 	root := Group(name, short, append(children, show, manCommand(version))...)
 	root.Version = line
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	return root
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -108,8 +109,21 @@ func overlay(fs *pflag.FlagSet, name string) func([]string) error {
 // cause is the error of the value itself, without the flag that pflag names in front of it.
 func cause(err error) error {
 	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
-		return invalid.Unwrap()
+	if !errors.As(err, &invalid) {
+		return err
 	}
-	return err
+	if invalid.GetFlag().Value.Type() == "bool" { // the text of pflag is that of strconv
+		_, err = parseBool(invalid.GetValue())
+		return err
+	}
+	return invalid.Unwrap()
+}
+
+// FlagError is the error of a command line, with the cause in the words of this package.
+func FlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	return fmt.Errorf("%s%w", strings.TrimSuffix(err.Error(), invalid.Unwrap().Error()), cause(err))
 }

@@ -35,7 +35,7 @@ func parsePublishRate(s string) (requests, bytes Rate, err error) {
 	for part := range strings.SplitSeq(s, ",") {
 		count, _, _ := strings.Cut(part, "/")
 		rate, parse, example := &requests, parseCount, "600/m"
-		if _, err := quantity.Digits(count); err != nil {
+		if _, err := quantity.Digits(count); errors.Is(err, strconv.ErrSyntax) {
 			rate, parse, example = &bytes, parseBytes, "2GiB/h"
 		}
 		switch {
@@ -58,6 +58,8 @@ func parseRateOf(s, example string, parse func(string) (int, error)) (Rate, erro
 	switch {
 	case s == "0":
 		return Rate{}, nil
+	case err != nil && ok && count != "" && strings.Trim(count, "0123456789") == "":
+		return Rate{}, fmt.Errorf("%q is too large; the most is %d before the slash", s, math.MaxInt32)
 	case err != nil || !ok:
 		return Rate{}, fmt.Errorf("%q is not a rate; write a whole number, a slash and s, m, h or d, such as %s, or 0 for no limit", s, example)
 	case n == 0:
@@ -79,7 +81,10 @@ func parseBytes(s string) (int, error) {
 
 func parseCount(s string) (int, error) {
 	n, err := quantity.Digits(s)
-	if err != nil || n > math.MaxInt32 {
+	switch {
+	case errors.Is(err, strconv.ErrRange) || n > math.MaxInt32:
+		return 0, fmt.Errorf("%q is too large; the most is %d", s, math.MaxInt32)
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a count; write a whole number such as 1000", s)
 	}
 	return int(n), nil

@@ -116,6 +116,19 @@ func TestParsePublishRate(t *testing.T) {
 	wantError(t, []string{"--publish-rate=600/m,1MiB/s"}, nil, "publish-rate", "max-body")
 }
 
+// A number that is too large is not called something other than a number.
+func TestTooLarge(t *testing.T) {
+	for s, want := range map[string]string{
+		"--max-inflight=abc":                    `"abc" is not a count; write a whole number such as 1000`,
+		"--max-inflight=99999999999999999999":   `"99999999999999999999" is too large; the most is 2147483647`,
+		"--max-inflight=2147483648":             `"2147483648" is too large; the most is 2147483647`,
+		"--publish-rate=99999999999999999999/m": `"99999999999999999999/m" is too large; the most is 2147483647 before the slash`,
+		"--subscribe-rate=2147483648/m":         `"2147483648/m" is too large; the most is 2147483647 before the slash`,
+	} {
+		wantError(t, []string{s}, nil, want)
+	}
+}
+
 func FuzzParseRate(f *testing.F) {
 	for _, s := range []string{"600/m", "0", "0/m", "01/s", "1/d"} {
 		f.Add(s)
