@@ -53,12 +53,21 @@ func wrapUsage(usage string, width int) string {
 		switch parts := labelled.FindStringSubmatch(line); {
 		case section == "Usage:", section == "Aliases:", section == "Examples:":
 		case parts != nil:
-			lines[i] = hang(parts[1], parts[2], width)
+			lines[i] = hang(parts[1], oneDefault(parts[2]), width)
 		case line == section:
 			lines[i] = hang("", line, width)
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// second is the default that pflag adds to a text that has one in words.
+var second = regexp.MustCompile(`(\(default: .*\)) \(default [^()]*\)$`)
+
+// oneDefault removes from the text of a flag the default that pflag adds, if the text has one in
+// words or if it is a time of zero, which stands for no value.
+func oneDefault(text string) string {
+	return strings.TrimSuffix(second.ReplaceAllString(text, "$1"), " (default 0s)")
 }
 
 // leastText is how wide the text beside a label is at least, and narrowIndent where

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,28 @@ func TestHelpWraps(t *testing.T) {
 					t.Errorf("%v at %d columns: %d in %q", args, width, n, line)
 				}
 			}
+		}
+	}
+}
+
+// A flag has one default in its help: the one in words if there is one. A time of zero is none.
+func TestHelpHasOneDefault(t *testing.T) {
+	act := &cobra.Command{Use: "act", Short: "Act", Run: func(*cobra.Command, []string) {}}
+	var wait, every, poll Span = 0, 0, Span(time.Minute)
+	act.Flags().Var(&wait, "wait", "`TIME` to wait")
+	act.Flags().Var(&every, "every", "every `TIME` (default: never)")
+	act.Flags().Var(&poll, "poll", "ask every `TIME`")
+	act.Flags().Bool("link", true, "make a link (default: only if it helps)")
+	root := Root("x", "A program", "v1", act)
+	env := Env{Getenv: func(string) string { return "" }, Terminal: func(any) (int, bool) { return 100, true }}
+	WrapHelp(root, env)
+	var out bytes.Buffer
+	if code := Execute(root, []string{"act", "--help"}, strings.NewReader(""), &out, &out); code != ExitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, line := range []string{"TIME to wait\n", "every TIME (default: never)\n", "ask every TIME (default 1m)\n", "make a link (default: only if it helps)\n"} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("there is no line that ends with %q:\n%s", line, out.String())
 		}
 	}
 }

@@ -78,7 +78,7 @@ func page(cmd *cobra.Command, version string) string {
 		if value != "" {
 			label += " \\fI" + roff(value) + "\\fR"
 		}
-		if !slices.Contains([]string{"", "0", "[]", "false"}, f.DefValue) && !strings.Contains(usage, "(default") {
+		if !slices.Contains([]string{"", "0", "0s", "[]", "false"}, f.DefValue) && !strings.Contains(usage, "(default") {
 			usage += " (default " + f.DefValue + ")"
 		}
 		item(label, usage)
