@@ -17,12 +17,24 @@ import (
 // WrongSettings puts each mistake that err joins into a line of its own. The result has
 // ExitUsage.
 func WrongSettings(err error) error {
-	var lines []any
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		lines = append(lines, line)
-	}
-	return Fail(ExitUsage, "the settings are not right:"+strings.Repeat("\n  %s", len(lines)), lines...)
+	return notRight("", err.Error(), err)
 }
+
+// notRight is the error of settings, with a line for each mistake in text. Where is the file, if
+// there is one.
+func notRight(where, text string, err error) error {
+	whole := "the settings" + where + " are not right:"
+	for line := range strings.SplitSeq(text, "\n") {
+		whole += "\n  " + Line(line)
+	}
+	return &Error{ExitUsage, &failure{whole, &mistakes{err}}}
+}
+
+// mistakes are what notRight lists.
+type mistakes struct{ error }
+
+// Unwrap returns the error without its type.
+func (m *mistakes) Unwrap() error { return m.error }
 
 // ShowSettings writes all settings if effective, else those that were set.
 func ShowSettings(w io.Writer, origins config.Origins, effective, asJSON bool) error {
@@ -192,7 +204,10 @@ func Incomplete(origins config.Origins, err error) error {
 	if file := origins.Get("config").Text(); file != "" {
 		where = " in " + file
 	}
-	return Fail(ExitUsage, "the settings%s are not right:\n  %w", where, err)
+	if listed := (*mistakes)(nil); errors.As(err, &listed) { // their line about the settings would be a second one
+		return notRight(where, listed.Error(), listed.error)
+	}
+	return notRight(where, message(err), err)
 }
 
 // SettingsRight says that the settings are right.
