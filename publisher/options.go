@@ -168,10 +168,8 @@ func checkTopic(topic string) error {
 	if err != nil || strings.Contains(topic, "?") {
 		return fmt.Errorf("the topic %s has a query: use a path without a query, below which copies of its notifications can lie", topic)
 	}
-	for segment := range strings.SplitSeq(u.Path, "/") {
-		if segment == "." || segment == ".." {
-			return fmt.Errorf("the topic %s has a dot segment: write the path without", topic)
-		}
+	if web.HasDotSegment(u) {
+		return fmt.Errorf("the topic %s has a dot segment: write the path without", topic)
 	}
 	return nil
 }

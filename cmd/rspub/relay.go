@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/internal/engine/figures"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
@@ -86,6 +87,8 @@ func (f *relayFlags) options(_ *cobra.Command, log *slog.Logger) (o source.Optio
 	for _, p := range f.prefixes {
 		if u, err := url.Parse(p); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(p, u.Host+"/") {
 			return o, cli.Fail(cli.ExitUsage, "--resource-url %q cannot be the beginning of URLs; write it with https:// and at least a / after the host, such as https://example.org/", p)
+		} else if web.HasDotSegment(u) {
+			return o, cli.Fail(cli.ExitUsage, "--resource-url %q has a dot segment (/./ or /../); write the path without", p)
 		}
 	}
 	hubs, err := f.hubs.resolve()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/strictjson"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -179,6 +180,8 @@ func checkURL(text string, prefixes []string) error {
 		return fmt.Errorf("%q has a control character, or one that is no Unicode", strictjson.Shorten(text))
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
 		return fmt.Errorf("%q has a fragment, and a fragment is part of a resource; leave out the # and what follows", strictjson.Shorten(text))
+	case web.HasDotSegment(u): // it would begin with a prefix, and name what is not below it
+		return fmt.Errorf("%q has a dot segment (/./ or /../, or one that is percent-encoded); write the address without", strictjson.Shorten(text))
 	}
 	for _, p := range prefixes {
 		if strings.HasPrefix(text, p) {

@@ -29,7 +29,7 @@ type Options struct {
 	// Record records what was announced, in this order, and returns a receipt for each when
 	// it is on disk, as source.Source.Announce does. After an error nothing is known of any.
 	Record func(all []source.Announcement) ([]source.Receipt, error)
-	// Prefixes are what the URL of a resource may begin with.
+	// Prefixes are what the URL of a resource may begin with. A URL with a dot segment is refused.
 	Prefixes []string
 	// Token returns the bearer token that requests over HTTP need. Nil: they need none, and
 	// then their Host has to name this machine, unless Socket is set.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -83,6 +84,9 @@ func checkPrefix(prefix string) (string, error) {
 	}
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(prefix, "#") {
 		return "", fmt.Errorf("%q cannot be the URL of the resources: give the address at which a web server serves the folder, such as https://example.org/files/", prefix)
+	}
+	if web.HasDotSegment(u) {
+		return "", fmt.Errorf("the URL of the resources %q has a dot segment (/./ or /../): write the path without", prefix)
 	}
 	if !strings.HasSuffix(prefix, "/") {
 		prefix += "/"
