@@ -320,13 +320,22 @@ func TestDamagedState(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	dir := t.TempDir()
+	mapped := func(url, folder string) destination.Options {
+		return destination.Options{Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: url, Dir: folder}}}
+	}
 	for what, o := range map[string]destination.Options{
 		"not the address of a Source": {Source: "example.org", Dir: dir},
 		"Options.Dir is missing":      {Source: "http://example.org/"},
 		"outside of it":               {Source: "http://example.org/", Dir: dir, StateDir: filepath.Join(dir, "state")},
-		"is outside of the copy":      {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: "../x"}}},
-		"folder of the copy's state":  {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/", Dir: ".RSSUB"}}},
-		"ends with a slash":           {Source: "http://example.org/", Dir: dir, Roots: []destination.Root{{URL: "http://example.org/x", Dir: "x"}}},
+
+		`Options.Roots: the folder "../x" for http://example.org/ is outside of the copy`:            mapped("http://example.org/", "../x"),
+		`Options.Roots: the folder ".." for http://example.org/ is outside of the copy`:              mapped("http://example.org/", ".."),
+		`Options.Roots: the folder "" for http://example.org/ is outside of the copy`:                mapped("http://example.org/", ""),
+		`Options.Roots: write the folder "a/../b" for http://example.org/ in its shortest form: "b"`: mapped("http://example.org/", "a/../b"),
+		`Options.Roots: the folder ".RSSUB" for http://example.org/ is that of the copy's state`:     mapped("http://example.org/", ".RSSUB"),
+		`Options.Roots: "http://example.org/x" cannot be the beginning of addresses`:                 mapped("http://example.org/x", "x"),
+		`Options.Roots: "ftp://example.org/" cannot be the beginning of addresses`:                   mapped("ftp://example.org/", "x"),
+		`Options.Roots: "http://example.org/x/%2e./" has a dot segment`:                              mapped("http://example.org/x/%2e./", "x"),
 	} {
 		if c, err := destination.Open(o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/websub"
@@ -356,14 +357,19 @@ func realPath(dir string) (string, error) {
 }
 
 func (r Root) check() error {
-	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "" {
-		return fmt.Errorf("a root's URL %q must be an http or https URL that ends with a slash", r.URL)
-	}
-	if r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)) || path.Clean(r.Dir) != r.Dir {
-		return fmt.Errorf("a root's folder %q is outside of the copy, or is not written in its shortest form", r.Dir)
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.HasSuffix(u.EscapedPath(), "/") || u.RawQuery != "":
+		return fmt.Errorf("Options.Roots: %q cannot be the beginning of addresses; write an http or https URL that ends with a slash, such as https://source.example.org/papers/", r.URL)
+	case web.HasDotSegment(u):
+		return fmt.Errorf("Options.Roots: %q has a dot segment (/./ or /../); write the URL without", r.URL)
+	case r.Dir != "." && !filepath.IsLocal(filepath.FromSlash(r.Dir)):
+		return fmt.Errorf("Options.Roots: the folder %q for %s is outside of the copy; name one in it, such as papers, or . for the copy itself", r.Dir, r.URL)
+	case path.Clean(r.Dir) != r.Dir:
+		return fmt.Errorf("Options.Roots: write the folder %q for %s in its shortest form: %q", r.Dir, r.URL, path.Clean(r.Dir))
 	}
 	if top, _, _ := strings.Cut(r.Dir, "/"); isOwn(seen(top)) {
-		return fmt.Errorf("a root's folder %q is the folder of the copy's state", r.Dir)
+		return fmt.Errorf("Options.Roots: the folder %q for %s is that of the copy's state; name another one", r.Dir, r.URL)
 	}
 	return nil
 }
