@@ -281,7 +281,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		return file{}, err
 	}
 	if err := part.receive(resp.Body, ft.limit(w)); err != nil {
-		return file{}, err
+		return file{}, endedEarly(err, part.size-part.have, resp.ContentLength)
 	}
 	f, err := part.moveIn(w, p)
 	f.ETag, f.Modified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")

@@ -143,7 +143,12 @@ func TestHostileResources(t *testing.T) {
 		"too long":       {answer("the body and more"), "bytes"},
 		"longer, unsaid": {sized("the body and more", ""), "more than the 8 bytes"},
 		"too short":      {answer("the"), "it has 3 bytes, and the Source says 8"},
-		"cut off":        {sized("the", "8"), "EOF"},
+		"cut off":        {sized("the", "8"), "the answer ended after 3 of 8 bytes"},
+		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "the")
+			_ = http.NewResponseController(w).Flush() // so the answer states no length
+			panic(http.ErrAbortHandler)
+		}, "the answer ended early, after 3 bytes"},
 		"endless":        {endless, "more than the 8 bytes"},
 		"another host":   {redirect("http://other.example/"), "other.example:80 is not the Source's host; if you trust it, allow it with Options.Hosts"},
 		"cloud metadata": {redirect("http://169.254.169.254/"), "169.254.169.254"},

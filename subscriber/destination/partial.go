@@ -63,7 +63,8 @@ type validator struct {
 // openPartial opens a partial for a path of the copy. With resume it continues an earlier
 // one of the same address, if there is one. If there is no room for the length that the
 // Source states, the error is a *fullError.
-func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*partial, error) {
+func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (_ *partial, err error) {
+	defer func() { err = diskFull(err, ft.dir) }()
 	of := w.digests.Algorithms()
 	if len(of) == 0 {
 		of = []resourcesync.Algorithm{resourcesync.SHA256}
@@ -79,7 +80,6 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (*par
 			}
 		}
 	}
-	var err error
 	if p.f, err = ft.tree.root.OpenFile(p.name, how, 0o644); err != nil {
 		return nil, err
 	}
@@ -144,7 +144,8 @@ func (p *partial) header(in []string) http.Header {
 
 // begin prepares the partial for the body of a response of 200 or 206. Bytes that are stored in
 // content codings may come with a Content-Encoding that says so (LNK-10), or without.
-func (p *partial) begin(resp *http.Response, address string, limit int64, stored []string) error {
+func (p *partial) begin(resp *http.Response, address string, limit int64, stored []string) (err error) {
+	defer func() { err = diskFull(err, p.fetcher.dir) }()
 	enc := strings.Join(resp.Header.Values("Content-Encoding"), ", ")
 	if is := codings(enc); !strings.EqualFold(enc, "identity") && enc != "" && !slices.Equal(is, stored) {
 		return &refusedError{fmt.Errorf("the response has Content-Encoding %s, which was not requested", enc)}
@@ -199,7 +200,7 @@ func (p *partial) receive(body io.Reader, limit int64) error {
 		if full(err) {
 			p.keep = false
 		}
-		return egress.WithoutURL(err)
+		return diskFull(egress.WithoutURL(err), p.fetcher.dir)
 	}
 	if p.have+n > limit {
 		p.keep = false
@@ -237,7 +238,7 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 		}
 	}
 	if err != nil {
-		return file{}, err
+		return file{}, diskFull(err, p.fetcher.dir)
 	}
 	p.moved = true
 	return file{

@@ -135,7 +135,7 @@ func (r *run) record(ctx context.Context) {
 	var batch []result
 	flush := func() {
 		if err := r.store(ctx, batch); err != nil {
-			r.stop(err) // fetch nothing that cannot be recorded
+			r.stop(diskFull(err, r.reconciler.o.StateDir)) // fetch nothing that cannot be recorded
 		}
 		batch = batch[:0]
 		r.progress(false)

@@ -1,0 +1,44 @@
+package destination
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// explainedError is an error with a text that says what happened in the words of an operator.
+type explainedError struct {
+	text string
+	err  error
+}
+
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.err }
+
+// endedEarly explains the error of a body that ended after so many bytes of the whole; whole is
+// negative if the answer does not state it. Other errors stay as they are.
+func endedEarly(err error, bytes, whole int64) error {
+	switch {
+	case !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case whole < 0:
+		return &explainedError{fmt.Sprintf("the answer ended early, after %d bytes", bytes), err}
+	}
+	return &explainedError{fmt.Sprintf("the answer ended after %d of %d bytes", bytes, whole), err}
+}
+
+// diskFull explains the error of a disk that is full, or of a quota that is used up: dir is a folder
+// there. Other errors stay as they are.
+func diskFull(err error, dir string) error {
+	var explained *explainedError
+	switch {
+	case errors.As(err, &explained):
+		return err
+	case errors.Is(err, syscall.ENOSPC):
+		return &explainedError{fmt.Sprintf("the disk of %s is full; make room there, and the copy continues from here", dir), err}
+	case errors.Is(err, syscall.EDQUOT):
+		return &explainedError{fmt.Sprintf("the disk quota for %s is used up; make room there or raise the quota, and the copy continues from here", dir), err}
+	}
+	return err
+}
