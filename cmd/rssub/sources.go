@@ -69,6 +69,7 @@ func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destina
 	})
 	errs := []error{err}
 	var members []destination.Member
+	fleet := destination.FleetOptions{Dir: f.fleetDir()}
 	names := map[string]string{} // the entry of each name
 	for _, item := range items {
 		one := all[item.Flags]
@@ -81,7 +82,7 @@ func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destina
 			err = fmt.Errorf("the name of this Source is %s, as in %s; give one of both a name of its own, such as `name: %s-2`", m.Name, names[key], m.Name)
 		default:
 			names[key] = item.From
-			err = destination.CheckMembers([]destination.Member{m})
+			err = fleet.CheckMembers([]destination.Member{m})
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", item.From, err))
@@ -95,7 +96,7 @@ func (f *copyFlags) readSources(cmd *cobra.Command, log *slog.Logger) ([]destina
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if err := destination.CheckMembers(members); err != nil {
+	if err := fleet.CheckMembers(members); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.sources, err)
 	}
 	return members, nil

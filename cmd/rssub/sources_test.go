@@ -95,10 +95,21 @@ func TestReadSourcesMistakes(t *testing.T) {
 		"sources:\n  - url: https://a.example/\n  - url: https://b.example/\n    dir: a.example/in\n":  "sources.yaml: the folder of b.example is within that of a.example",
 		"sources:\n  - url: https://a.example/\n    dir: x\n  - url: https://b.example/\n    dir: x\n": "have the same folder",
 		"sources:\n  - url: https://a.example/\n    via: callback\n":                                   "sources.yaml:2: via is callback, and rssub has no callback",
+		"sources:\n  - url: https://a.example/\n    dir: .rssub\n":                                     "sources.yaml:2: a.example: the folder copies/.rssub is within copies/.rssub, where the state of all copies is",
+		"sources:\n  - url: https://a.example/\n    dir: .RSSUB/a\n":                                   "sources.yaml:2: a.example: the folder copies/.RSSUB/a is within copies/.rssub, where the state of all copies is",
 		"sources:\n  - url: https://a.example/\n    listen: :80\n":                                     `sources.yaml:3: there is no setting "listen"`,
 	} {
 		if _, err := readFile(t, text, "--dir", "copies"); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, and it should say %s", text, err, says)
+		}
+	}
+	of := func(dir string) string { return "sources: [{url: https://a.example/, dir: " + dir + "}]" }
+	if _, err := readFile(t, of("../states/a"), "--dir", "copies", "--state-dir", "states"); err == nil || !strings.Contains(err.Error(), "where the state of all copies is") {
+		t.Errorf("a copy in --state-dir: %v", err)
+	}
+	for _, dir := range []string{".rssub2", "x.rssub", "a/b"} {
+		if _, err := readFile(t, of(dir), "--dir", "copies"); err != nil {
+			t.Errorf("a copy in %s: %v", dir, err)
 		}
 	}
 }

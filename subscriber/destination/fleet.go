@@ -149,7 +149,7 @@ var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 // again. One that is not among them ends: its subscriptions are ended at the hubs, and its
 // copy stays. If anything is wrong, the error says what, and nothing changes.
 func (f *Fleet) Set(members []Member) error {
-	if err := CheckMembers(members); err != nil {
+	if err := f.o.CheckMembers(members); err != nil {
 		return &OptionsError{err}
 	}
 	f.mu.Lock()
@@ -231,6 +231,41 @@ func CheckMembers(members []Member) error {
 		}
 	}
 	return nil
+}
+
+// CheckMembers reports why these cannot be the members of a Fleet with these options: the reasons
+// of the function CheckMembers, and a copy within Dir. It opens nothing.
+func (o FleetOptions) CheckMembers(members []Member) error {
+	if err := CheckMembers(members); err != nil {
+		return err
+	}
+	state, err := realPath(o.Dir)
+	if err != nil {
+		return err
+	}
+	for i := range members {
+		m := &members[i]
+		dir, err := realPath(m.Options.Dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		if isWithin(state, dir) {
+			return fmt.Errorf("%s: the folder %s is within %s, where the state of all copies is; give the copy a folder outside of it", m.Name, m.Options.Dir, o.Dir)
+		}
+	}
+	return nil
+}
+
+// isWithin reports whether dir is a folder of state, or is within it. A name that some file system takes for
+// that of the state folder counts as it.
+func isWithin(state, dir string) bool {
+	below, err := filepath.Rel(filepath.Dir(state), dir)
+	if err != nil {
+		return false
+	}
+	top, _, _ := strings.Cut(filepath.ToSlash(below), "/")
+	own := filepath.Base(state)
+	return top == own || isOwn(seen(top)) && isOwn(seen(own))
 }
 
 // Run follows the Sources until ctx ends, and returns nil then. It may be called once.

@@ -228,12 +228,12 @@ func TestFleet(t *testing.T) {
 
 // Members that cannot be together are refused, and those that run go on.
 func TestFleetRefuses(t *testing.T) {
-	f, err := destination.OpenFleet(destination.FleetOptions{Dir: t.TempDir()})
+	root := t.TempDir()
+	f, err := destination.OpenFleet(destination.FleetOptions{Dir: filepath.Join(root, "fleet")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	root := t.TempDir()
 	at := func(name, source, dir string) destination.Member {
 		return destination.Member{Name: name, Options: destination.Options{Source: source, Dir: filepath.Join(root, dir)}}
 	}
@@ -245,12 +245,13 @@ func TestFleetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, members := range map[string][]destination.Member{
-		"cannot be the name":             {at("../x", "https://a.example/", "a")},
-		"two copies have the name":       {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
-		"have the same folder":           {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
-		"is within that of x":            {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
-		"is not the address of a Source": {at("x", "ftp://a.example/", "a")},
-		"at most 1000":                   many,
+		"cannot be the name":       {at("../x", "https://a.example/", "a")},
+		"two copies have the name": {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
+		"have the same folder":     {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
+		"is within that of x":      {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
+		"where the state of all copies is; give the copy a folder outside of it": {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/fleet/b")},
+		"is not the address of a Source":                                         {at("x", "ftp://a.example/", "a")},
+		"at most 1000":                                                           many,
 	} {
 		if err := f.Set(members); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, and it should say %q", err, says)
