@@ -135,10 +135,14 @@ func (f *copyFlags) check(cmd *cobra.Command, source string) error {
 		_, err := f.checkSources(cmd, source)
 		return err
 	}
-	if _, err := f.options(cmd, source); err != nil {
+	o, err := f.options(cmd, source)
+	if err != nil {
 		return err
 	}
-	_, err := f.way.check(cmd.Flags(), f.callback, f.call.Dev)
+	if err := o.Check(); err != nil {
+		return err
+	}
+	_, err = f.way.check(cmd.Flags(), f.callback, f.call.Dev)
 	return err
 }
 

@@ -342,6 +342,10 @@ func TestOptionsRefused(t *testing.T) {
 		`Options.Roots: "ftp://example.org/" cannot be the beginning of addresses`:                   mapped("ftp://example.org/", "x"),
 		`Options.Roots: "http://example.org/x/%2e./" has a dot segment`:                              mapped("http://example.org/x/%2e./", "x"),
 	} {
+		wrong := (*destination.OptionsError)(nil)
+		if err := o.Check(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%q: %v", what, err)
+		}
 		if c, err := destination.Open(o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)
 			if err == nil {

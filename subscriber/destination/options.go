@@ -273,6 +273,14 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
+// Check reports what is wrong with the options, as Open does. It opens nothing.
+func (o Options) Check() error {
+	if err := o.check(); err != nil {
+		return &OptionsError{err}
+	}
+	return nil
+}
+
 func (o *Options) check() error {
 	u, err := url.Parse(o.Source)
 	switch {
