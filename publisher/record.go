@@ -127,7 +127,9 @@ func (p *Publisher) enqueue(tx *boltfile.Tx, s *outboxState, changes []Change, c
 		}
 		s.queued++
 		s.queuedBytes += int64(len(packed))
-		s.Last, s.Recorded = q.at, max(s.Recorded, c.Seq)
+		if s.Last = q.at; c.Seq > 0 {
+			s.Recorded, s.RecordedAt = c.Seq, c.At.UTC()
+		}
 		if !s.Begun && q.at.Before(s.Until) {
 			s.Until = q.at
 		}
@@ -150,3 +152,7 @@ func (p *Publisher) full(s *outboxState) error {
 
 // Recorded is the highest Seq that was recorded; 0: none was.
 func (p *Publisher) Recorded() uint64 { return p.box.outboxState().Recorded }
+
+// RecordedAt is Change.At of the change with that Seq. A caller whose log has another time at this
+// number lost the log, and put an older one in its place. Zero: the time is not known.
+func (p *Publisher) RecordedAt() time.Time { return p.box.outboxState().RecordedAt }

@@ -189,6 +189,8 @@ type state struct {
 	Last time.Time `json:"last,omitzero"`
 	// Recorded is the highest Seq.
 	Recorded uint64 `json:"recorded,omitempty"`
+	// RecordedAt is the time of the change with this Seq, as the caller gave it; zero: unknown.
+	RecordedAt time.Time `json:"recorded_at,omitzero"`
 	// Delivered is the beginning of the oldest interval that some hub lacks, or
 	// before it.
 	Delivered time.Time `json:"settled,omitzero"`

@@ -58,12 +58,12 @@ func (b *changeLists) next() (next time.Time) {
 func (b *changeLists) due(snap *Snapshot) bool {
 	h := &b.history
 	begin, at := snap.Begin()
-	if h.From.IsZero() || h.After < begin || h.Last > snap.Last().Seq {
+	if h.From.IsZero() || h.After < begin || h.From.Before(at) || h.Last > snap.Last().Seq {
 		if !h.From.IsZero() {
 			b.set.composer.log.Warn("the Change Lists begin anew, because they do not fit the log of changes: every copy of this Source has to be compared with the Resource List",
 				"event", "change_lists_begin_anew", "from", at)
 		}
-		h.From, h.After, h.Last, h.Open, h.Periods, h.Recent = at, begin, begin, "", nil, recent{}
+		h.From, h.After, h.Last, h.LastAt, h.Open, h.Periods, h.Recent = at, begin, begin, at, "", nil, recent{}
 		return true
 	}
 	return snap.Last().Seq > h.Last || b.aged(snap.At) && h.Last > h.After || isPast(b.nextExpiry())
@@ -93,7 +93,7 @@ func (b *changeLists) collect(ctx context.Context, snap *Snapshot) error {
 			return err
 		}
 	}
-	h.Last = last
+	h.Last, h.LastAt = last, snap.Last().At
 	return b.write(ctx, snap)
 }
 
@@ -242,7 +242,8 @@ func (b *changeLists) apply(c *register) error {
 		dumped[p.Path] = p
 	}
 	existed, before := b.set.shelf.current().has(changeListPath), h.Open
-	h.From, h.After, h.Last, h.Open, h.Periods = b.history.From, b.history.After, b.history.Last, b.history.Open, b.history.Periods
+	h.From, h.After, h.Last, h.LastAt = b.history.From, b.history.After, b.history.Last, b.history.LastAt
+	h.Open, h.Periods = b.history.Open, b.history.Periods
 	for i := range h.Periods {
 		p := &h.Periods[i]
 		p.Dump, p.Packages = dumped[p.Path].Dump, dumped[p.Path].Packages

@@ -19,20 +19,15 @@ const fed = 1000
 // feed records the changes that the outbox lacks. The outbox stores their numbers, so none is
 // recorded twice, whenever the process is killed.
 func (s *set) feed(ctx context.Context) error {
-	recorded := s.changes.Recorded() // before the snapshot, so that its log has all of them
-	return s.index.read(func(snap *Snapshot) error { return s.feedFrom(ctx, snap, recorded) })
+	return s.index.read(func(snap *Snapshot) error { return s.feedFrom(ctx, snap) })
 }
 
-// feedFrom is feed with a snapshot, and what had been recorded before it was taken. Others may have recorded newer
-// changes since.
-func (s *set) feedFrom(ctx context.Context, snap *Snapshot, recorded uint64) error {
-	offset, err := s.offset(snap, recorded)
-	if err != nil {
-		return err
-	}
+// feedFrom is feed with a snapshot. Others may have recorded newer changes since.
+func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
+	offset := s.shelf.current().History.Offset
 	after := max(s.changes.Recorded(), offset) - offset
 	if begin, at := snap.Begin(); after < begin {
-		if after > 0 {
+		if after > 0 && s.skipped.Swap(begin) != begin {
 			s.composer.log.Error("changes are missing in the outbox and in the log; subscribers are not notified of them, and find them in the Change Lists", "event", "changes_lost", "before", at)
 		}
 		after = begin
@@ -73,17 +68,6 @@ func (s *set) record(ctx context.Context, snap *Snapshot, found []Change, offset
 		s.hooks.Recorded(s.name, found)
 	}
 	return nil
-}
-
-// offset is how far the numbers of the log are behind those of the outbox. It is zero until
-// an index is lost and begun anew: then the log counts from 1 again, and the outbox goes on.
-func (s *set) offset(snap *Snapshot, recorded uint64) (uint64, error) {
-	offset := s.shelf.current().History.Offset
-	if snap.Last().Seq+offset >= recorded {
-		return offset, nil
-	}
-	s.composer.log.Warn("the index was begun anew; what changed before that and is not published never will be", "event", "index_begun_anew", "recorded", recorded)
-	return recorded, s.shelf.swap(func(c *register) error { c.History.Offset = recorded; return nil })
 }
 
 // feedFramework records the notices that the framework channel has yet to publish.

@@ -13,7 +13,7 @@ import (
 // change that was not there, and none is missing without a word.
 func TestDamagedBytes(t *testing.T) {
 	flips.Run(t, flips.Kind{
-		File: indexName, Advice: "put a backup in its place; without one, move it away",
+		File: indexName, Advice: "move it away, and everything is scanned as new",
 		Make: func(t *testing.T, dir string) {
 			x, err := OpenIndex(dir)
 			must(t, err)

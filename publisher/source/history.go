@@ -20,11 +20,12 @@ type history struct {
 	Leaving  *address `json:"leaving,omitempty"`
 	Arriving bool     `json:"arriving,omitempty"`
 	// The open Change List begins at From, with the change after After. Its document is
-	// Open, and its last change is Last.
-	From  time.Time `json:"from"`
-	After uint64    `json:"after"`
-	Open  string    `json:"open"`
-	Last  uint64    `json:"last"`
+	// Open, and its last change is Last, of the time LastAt (zero: unknown).
+	From   time.Time `json:"from"`
+	After  uint64    `json:"after"`
+	Open   string    `json:"open"`
+	Last   uint64    `json:"last"`
+	LastAt time.Time `json:"last_at,omitzero"`
 	// Recent is what the Change List of recent changes has, if there are Periods.
 	Recent recent `json:"recent,omitzero"`
 	// Periods are the closed Change Lists, oldest first.
@@ -38,7 +39,8 @@ type history struct {
 	// newest one that there ever was.
 	Notices []notice `json:"notices,omitempty"`
 	Noticed uint64   `json:"noticed"`
-	// Offset is added to the numbers of changes before they are recorded.
+	// Offset is added to the numbers of changes before they are recorded. It is 0 unless an earlier
+	// version began an index anew, and counted from 1 again.
 	Offset uint64 `json:"offset,omitempty"`
 	// Capabilities has a word for each entry of the Capability List.
 	Capabilities []string `json:"capabilities,omitempty"`
@@ -51,6 +53,18 @@ func (h history) clone() history {
 	h.Dumps = slices.Clone(h.Dumps)
 	h.Notices = slices.Clone(h.Notices)
 	return h
+}
+
+// newest returns the highest number and the latest time that documents have.
+func (h *history) newest() place {
+	p := place{h.Last, max(h.LastAt.UnixMicro(), h.From.UnixMicro(), h.List.At.UnixMicro())}
+	for _, c := range append([]collection{h.List}, slices.Concat(h.Lists, h.Dumps)...) {
+		p.seq = max(p.seq, c.Last)
+	}
+	for _, m := range h.Moves {
+		p.seq = max(p.seq, m.Through)
+	}
+	return p
 }
 
 // period is a closed Change List: the changes from From, and before Until.

@@ -14,7 +14,8 @@ import (
 
 // Change is one entry of the log.
 type Change struct {
-	// Seq counts the changes of the index: 1, 2, 3 and so on.
+	// Seq counts the changes of the index: 1, 2, 3 and so on. In a Source it goes on where an index that was lost
+	// had been.
 	Seq uint64
 	// At is when it was detected, in UTC and whole microseconds. It is later than the At of
 	// every earlier change and of every earlier Snapshot.
@@ -79,7 +80,7 @@ func OpenIndex(dir string) (*Index, error) {
 func fileOptions() boltfile.Options {
 	return boltfile.Options{
 		Buckets: [][]byte{bucketMeta, bucketResources, bucketLog}, Format: format, Oldest: formatPlain, Closed: ErrClosed,
-		Advice: "put a backup in its place; without one, move it away, and the folder is scanned as a new one",
+		Advice: "move it away, and everything is scanned as new; a backup of this file alone would lack what was published since",
 	}
 }
 

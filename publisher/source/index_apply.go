@@ -261,7 +261,7 @@ func (x *Index) baseline(now time.Time) error {
 		if h.ready {
 			return nil
 		}
-		at := place{at: max(now.UnixMicro(), h.floor)}
+		at := place{h.last.seq, max(now.UnixMicro(), h.floor)}
 		h.ready, h.baseline, h.last, h.begin, h.floor = true, at.at, at, at, at.at
 		return nil
 	})

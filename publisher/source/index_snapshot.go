@@ -84,7 +84,7 @@ func (s *Snapshot) Close() {
 // Len returns the number of resources.
 func (s *Snapshot) Len() int { return s.head.count }
 
-// Last returns the newest change. Before the first change it has Seq 0, and At is the end of
+// Last returns the newest change. Before the first change it has the Seq of Begin, and At is the end of
 // the first scan. If it was pruned, it has only Seq and At.
 func (s *Snapshot) Last() Change { return s.last }
 

@@ -116,13 +116,16 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if err = x.openOrigin(&o, &s.o, state); err != nil {
 		return x, err
 	}
+	if err = x.openShelf(filepath.Join(state, "documents")); err != nil {
+		return x, err
+	}
 	if err = x.openPublishers(state, hubs, &s.o); err != nil {
 		return x, err
 	}
 	if err = openNeighbours(x, o.Rules); err != nil {
 		return x, err
 	}
-	if err = x.openShelf(filepath.Join(state, "documents"), x.composer.address); err != nil {
+	if err = x.fillShelf(x.composer.address); err != nil {
 		return x, err
 	}
 	return x, ruler{x}.open(o.Rules)
@@ -177,8 +180,11 @@ func (s *set) openPublishers(state string, hubs []publisher.Hub, o *Options) (er
 	if s.changes, err = s.openPublisher(changesPath, state, publisher.Changes, options); err != nil {
 		return err
 	}
-	s.framework, err = s.openPublisher(frameworkPath, state, publisher.Framework, options)
-	return err
+	if s.framework, err = s.openPublisher(frameworkPath, state, publisher.Framework, options); err != nil {
+		return err
+	}
+	offset := s.shelf.current().History.Offset
+	return goOn(s, max(s.changes.Recorded(), offset)-offset, s.changes.RecordedAt())
 }
 
 func (s *set) openPublisher(path, state string, kind publisher.Kind, o publisher.Options) (*publisher.Publisher, error) {
@@ -213,7 +219,7 @@ func (s *set) logBegins() (at time.Time, err error) {
 
 // openShelf opens the documents. If they were written for another public URL, it deletes
 // them, and all are written anew.
-func (s *set) openShelf(dir string, now address) (err error) {
+func (s *set) openShelf(dir string) (err error) {
 	if s.shelf, err = openShelf(dir, s.composer.schedule.Linger); err != nil {
 		return err
 	}
@@ -227,6 +233,12 @@ func (s *set) openShelf(dir string, now address) (err error) {
 			return err
 		}
 	}
+	h := s.shelf.current().History
+	return goOn(s, h.Last, h.LastAt)
+}
+
+// fillShelf gives the resources their address, and writes the documents that need nothing else.
+func (s *set) fillShelf(now address) error {
 	if err := (mover{s}).readdress(now); err != nil {
 		return err
 	}
