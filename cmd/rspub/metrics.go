@@ -171,6 +171,9 @@ func (m *metrics) look() {
 		if n.sets++; n.sets == 1 || s.Folder.Scanned.Before(n.scanned) {
 			n.scanned = s.Folder.Scanned
 		}
+		if s.Changed.After(n.changed) {
+			n.changed = s.Changed
+		}
 		n.resources += s.Folder.Resources
 		n.documents += len(s.Documents)
 		n.held += s.Folder.Held
@@ -189,9 +192,6 @@ func (m *metrics) look() {
 
 // topic adds the state of a topic.
 func (n *state) topic(p *publisher.Status) {
-	if p.Last.After(n.changed) {
-		n.changed = p.Last
-	}
 	n.queued += p.Queued
 	n.kept += p.Kept
 	n.keptBytes += p.KeptBytes

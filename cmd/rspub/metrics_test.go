@@ -91,3 +91,26 @@ func TestServeOperator(t *testing.T) {
 	}
 	p.stop()
 }
+
+// Without a hub, too, changes are counted.
+func TestServeWithoutAHub(t *testing.T) {
+	dir, admin := t.TempDir(), ports.Addr()
+	p := start(t, "--dir", dir, "--state-dir", t.TempDir(), "--dev", "--settle", "10ms", "--rescan", "100ms", "--admin-listen", admin)
+	eventually(t, func() error {
+		if status, body := getFrom(t, admin, "/readyz"); status != http.StatusOK {
+			return fmt.Errorf("/readyz answers %d: %s", status, body)
+		}
+		return nil
+	})
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("A"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, body := getFrom(t, admin, "/metrics")
+		if !regexp.MustCompile(`(?m)^rspub_changes_total\{change="created"\} 1$`).MatchString(body) || !regexp.MustCompile(`(?m)^rspub_change_timestamp_seconds [1-9]`).MatchString(body) {
+			return fmt.Errorf("the change is not in %s", body)
+		}
+		return nil
+	})
+	p.stop()
+}

@@ -1,11 +1,9 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
@@ -49,23 +47,21 @@ func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
 // record records changes in the outbox, except those that no document can have.
 func (s *set) record(ctx context.Context, snap *Snapshot, found []Change, offset uint64) error {
 	var changes []publisher.Change
-	var failed error
-	found = slices.DeleteFunc(found, func(c Change) bool {
-		entry, ok, err := s.composer.change(snap, &c)
-		failed = cmp.Or(failed, err)
+	for i := range found {
+		c := &found[i]
+		entry, ok, err := s.composer.change(snap, c)
+		if err != nil {
+			return err
+		}
 		if ok {
 			changes = append(changes, publisher.Change{Seq: c.Seq + offset, At: c.At, Entry: entry})
 		}
-		return !ok
-	})
-	if failed != nil || len(found) == 0 {
-		return failed
+	}
+	if len(changes) == 0 {
+		return nil
 	}
 	if err := s.changes.Record(ctx, changes...); err != nil {
 		return fmt.Errorf("recording changes: %w", err)
-	}
-	if s.hooks.Recorded != nil {
-		s.hooks.Recorded(s.name, found)
 	}
 	return nil
 }

@@ -56,6 +56,12 @@ type Index struct {
 	open map[*Snapshot]struct{}
 
 	mostNames uint64 // of requests, that are remembered
+
+	// recorded, if it is not nil, gets the changes that were logged, once they are on disk and in their
+	// order. Set it before anything is written.
+	recorded  func([]Change)
+	reporting sync.Mutex // locked while recorded is called
+	fresh     []Change   // for recorded; guarded by mu
 }
 
 // OpenIndex opens the index in a folder of its own, which it creates if it is missing. Only
@@ -113,6 +119,22 @@ func (x *Index) record(key string) (r *record, err error) {
 		return err
 	})
 	return r, err
+}
+
+// report hands over the changes that are on disk by now.
+func (x *Index) report() {
+	if x.recorded == nil {
+		return
+	}
+	x.reporting.Lock()
+	defer x.reporting.Unlock()
+	x.mu.Lock()
+	fresh := x.fresh
+	x.fresh = nil
+	x.mu.Unlock()
+	if len(fresh) > 0 {
+		x.recorded(fresh)
+	}
 }
 
 // view runs fn in a transaction that reads. Fn has to be short: while it runs, bbolt cannot

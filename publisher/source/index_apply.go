@@ -72,13 +72,22 @@ func (x *Index) applied(now time.Time, steps []step, also func(b *batch) error) 
 
 // write runs fn on a batch in a transaction.
 func (x *Index) write(now time.Time, fn func(b *batch) error) error {
-	return x.update(func(tx *boltfile.Tx, h *head) error {
-		b := &batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro()}
+	var b *batch
+	err := x.commit(func(tx *boltfile.Tx, h *head) error {
+		b = &batch{near: &x.near, tx: tx, head: h, now: now.UnixMicro()}
 		if len(x.open) > 0 {
 			b.undo = map[string]*Resource{}
 		}
 		return fn(b)
+	}, func() {
+		if x.recorded != nil {
+			x.fresh = append(x.fresh, b.logged...)
+		}
 	})
+	if err == nil {
+		x.report()
+	}
+	return err
 }
 
 func (b *batch) step(s step) error {
@@ -271,7 +280,10 @@ func (x *Index) baseline(now time.Time) error {
 // because a commit that failed at the very end may have succeeded nevertheless: what it logged
 // must not be overwritten. While fn runs, mu is locked. Concurrent calls share a commit: fn sees
 // what those before it wrote, and may be called again if that is undone.
-func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
+func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error { return x.commit(fn, func() {}) }
+
+// commit is update. When the result is on disk, it calls then, with mu locked and in the order of the commits.
+func (x *Index) commit(fn func(tx *boltfile.Tx, h *head) error, then func()) error {
 	var h head
 	err := x.db.Run(&boltfile.Op{
 		Run: func(tx *boltfile.Tx) (err error) {
@@ -295,6 +307,7 @@ func (x *Index) update(fn func(tx *boltfile.Tx, h *head) error) error {
 				x.mu.Lock()
 				defer x.mu.Unlock()
 				x.head = h
+				then()
 			}
 		},
 	})

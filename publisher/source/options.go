@@ -111,7 +111,8 @@ type Schedule struct {
 // Hooks are called when something has happened. They must not wait long. Any of them may be nil,
 // and several goroutines may call one.
 type Hooks struct {
-	// Recorded gets changes that are on disk and will be published.
+	// Recorded gets the changes of a set, each once and in their order, as soon as they are on disk. They will be
+	// published: in the Change Lists, and at the hubs if there are any.
 	Recorded func(set string, changes []Change)
 	// Posted gets each POST of a notification to a hub, and its answer.
 	Posted func(set string, p publisher.Posted)

@@ -113,6 +113,9 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if x.index, err = OpenIndex(filepath.Join(state, "index")); err != nil {
 		return x, err
 	}
+	if recorded := s.o.Hooks.Recorded; recorded != nil {
+		x.index.recorded = func(changes []Change) { recorded(x.name, changes) }
+	}
 	if err = x.openOrigin(&o, &s.o, state); err != nil {
 		return x, err
 	}

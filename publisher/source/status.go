@@ -26,6 +26,8 @@ type SetStatus struct {
 	// documents that others name, in order.
 	CapabilityList string
 	Documents      []string
+	// Changed is when the last change of a resource was recorded; zero: none was.
+	Changed time.Time
 	// Changes and Framework say how far the hubs are; nil without hubs.
 	Changes, Framework *publisher.Status
 	// Err is why documents of the set cannot be written now, or its changes cannot be
@@ -38,6 +40,9 @@ func (s *Source) Status() Status {
 	var all Status
 	for _, x := range s.sets {
 		st := SetStatus{Name: x.name, Folder: x.packager.origin.Status(), CapabilityList: x.composer.url(capabilityListPath), Err: x.failure()}
+		if last := x.index.state().last; last.seq > 0 {
+			st.Changed = time.UnixMicro(last.at).UTC()
+		}
 		for _, path := range x.shelf.current().paths() {
 			st.Documents = append(st.Documents, x.composer.url(path))
 		}
