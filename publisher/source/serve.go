@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -64,8 +65,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	since := r.URL.Query().Has(paramSince)
+	if since && path == changesPath { // there is a log also without a hub and a topic
+		h.memories[x].serve(w, r, topic{url: x.composer.url(changesPath), kind: publisher.Changes})
+		return
+	}
 	for _, t := range x.topics {
-		if path == t.path && r.URL.Query().Has(paramSince) {
+		if since && path == t.path {
 			h.memories[x].serve(w, r, t)
 			return
 		}

@@ -222,3 +222,20 @@ func TestSinceAnswers_MEM01(t *testing.T) {
 		t.Errorf("the topic: %d %v", got.status, got.header)
 	}
 }
+
+// A Source without a hub answers, too. Its topics are not there: there is nothing to read without the question.
+func TestSinceWithoutAHub_MEM01(t *testing.T) {
+	x := newSite(t, nil)
+	x.build()
+	_, begin := snapshotOf(t, x).Begin()
+	x.write(map[string]string{"a": "1"})
+	x.build()
+	if got := x.since(begin); len(got) != 1 || got[0].Loc != x.o.PublicURL+"data/a" {
+		t.Errorf("it answers %+v", got)
+	}
+	for _, path := range []string{"/changes/", "/framework/", "/framework/?since=2020-01-01T00:00:00Z", "/changes/x?since=2020-01-01T00:00:00Z"} {
+		if got := x.get(path); got.status != http.StatusNotFound {
+			t.Errorf("%s answers %d", path, got.status)
+		}
+	}
+}
