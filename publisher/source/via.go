@@ -3,7 +3,9 @@ package source
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -53,7 +55,8 @@ func (v *vias) refresh(pending *pending) {
 	v.failed(err)
 }
 
-// failed logs once that the origins cannot be read, and remembers it while it is so.
+// failed logs once that the origins cannot be read, and remembers it while it is so. If the folder itself is
+// not there, the scan says so.
 func (v *vias) failed(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,7 +64,7 @@ func (v *vias) failed(err error) {
 	if err != nil {
 		why = err.Error()
 	}
-	if why != "" && why != v.broken {
+	if why != "" && why != v.broken && !errors.Is(err, fs.ErrNotExist) {
 		v.log.Warn("where the files of this copy come from cannot be read, so new files get no link via: run rspub as the user of rssub, or give --via=false", "event", "origins_unreadable", "error", why)
 	}
 	v.broken = why

@@ -103,6 +103,27 @@ func TestViaUnreadable(t *testing.T) {
 	})
 }
 
+// While the folder itself is away, nothing is said about origins, and the links stay.
+func TestViaWithoutTheFolder(t *testing.T) {
+	later(t, func(t *testing.T) {
+		r := newRig(t, FolderOptions{Workers: 1}, "a")
+		copied(r, from("a", "a"))
+		r.scan()
+		away := r.dir + ".away"
+		r.must(os.Rename(r.dir, away))
+		if err := r.Scan(t.Context()); err == nil {
+			t.Error("the folder was scanned though it is away")
+		}
+		r.vias.refresh(r.pending)
+		r.must(os.Rename(away, r.dir))
+		r.want("when it is back", r.scan())
+		r.want("links", r.viasOf(), "a <- via a 2020")
+		if log := r.log.String(); strings.Contains(log, "origins_unreadable") {
+			t.Errorf("it logs %s", log)
+		}
+	})
+}
+
 // A running Folder takes over what rssub writes, and a folder that becomes a copy.
 func TestViaIsFollowed(t *testing.T) {
 	r := newRig(t, FolderOptions{Workers: 1, Settle: 20 * time.Millisecond}, "a")
