@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -17,6 +19,43 @@ import (
 // it. So hubs with different limits have the same changes in intervals of different
 // lengths, each of them without a gap.
 func (p *Publisher) divide(ctx context.Context, i interval) error {
+	return p.split(ctx, i, func(entries []queued) (n int, at time.Time, err error) {
+		if n = middle(entries); n == 0 {
+			return 0, at, fmt.Errorf("it has %d changes", len(entries))
+		}
+		return n, entries[n].at, nil
+	})
+}
+
+// divideAt is divide for a hub that goes on at an instant after a watermark, if an interval that it lacks
+// begins before that and ends after it. The time of a change decides in which part it is.
+func (p *Publisher) divideAt(ctx context.Context, after, at time.Time) error {
+	var spans interval // the shortest of them
+	err := p.box.db.View(func(tx *boltfile.Tx) error {
+		for i := range intervalsFrom(tx, after) {
+			if !i.From.Before(at) {
+				break
+			}
+			if i.Until.After(at) && (spans.Until.IsZero() || i.Until.Sub(i.From) < spans.Until.Sub(spans.From)) {
+				spans = i
+			}
+		}
+		return nil
+	})
+	if err != nil || spans.Until.IsZero() {
+		return err
+	}
+	return p.split(ctx, spans, func(entries []queued) (int, time.Time, error) {
+		n := slices.IndexFunc(entries, func(q queued) bool { return !q.at.Before(at) })
+		if n < 0 {
+			n = len(entries)
+		}
+		return n, at, nil
+	})
+}
+
+// split makes two intervals of one. Where says how many entries the first has, and where it ends.
+func (p *Publisher) split(ctx context.Context, i interval, where func(entries []queued) (n int, at time.Time, err error)) error {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
 	body, err := p.box.body(i)
@@ -27,11 +66,10 @@ func (p *Publisher) divide(ctx context.Context, i interval) error {
 	if err != nil {
 		return fmt.Errorf("dividing the interval from %s: %w", stamp(i.From), err)
 	}
-	n := middle(entries)
-	if n == 0 {
-		return fmt.Errorf("dividing the interval from %s: it has %d changes", stamp(i.From), len(entries))
+	n, at, err := where(entries)
+	if err != nil {
+		return fmt.Errorf("dividing the interval from %s: %w", stamp(i.From), err)
 	}
-	at := entries[n].at
 	parts := []interval{
 		{From: i.From, Until: at, Cut: i.Cut, Entries: n},
 		{From: at, Until: i.Until, Cut: i.Cut, Entries: len(entries) - n},

@@ -17,8 +17,9 @@ import (
 //
 // A zero from is where it stopped, for a hub whose topic was reset. If from is later than
 // all intervals, what is recorded before it is cut there, so that the next interval begins
-// at from. Changes that are recorded afterwards get times from it on. The error names the
-// instants around from at which an interval begins.
+// at from. Changes that are recorded afterwards get times from it on. If from is within an interval that
+// the hub lacks, that is divided there for this hub. Otherwise the error names the instants around from at
+// which an interval begins.
 func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) error {
 	n := slices.IndexFunc(p.senders, func(s *sender) bool { return websub.HubURL(s.hub.URL) == websub.HubURL(hub) })
 	if n < 0 {
@@ -37,6 +38,11 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	}
 	if err := p.cutAt(ctx, from); err != nil {
 		return err
+	}
+	if !p.begins(from) {
+		if err := p.divideAt(ctx, s.cursor().Until, from); err != nil {
+			return err
+		}
 	}
 	if !p.begins(from) && !p.box.outboxState().Until.Equal(from) {
 		before, after := p.around(from)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,8 +61,8 @@ func TestHubAheadIsNotGuessed_SRC09(t *testing.T) {
 		if n := b.hubs[hubA].count(); n != posts {
 			t.Errorf("%d more posts while it is stopped", n-posts)
 		}
-		if err := p.Resume(t.Context(), hubA, expected.Add(1)); err == nil || !strings.Contains(err.Error(), "no interval begins") {
-			t.Errorf("resuming within an interval: %v", err)
+		if err := p.Resume(t.Context(), hubA, b.hubs[hubA].journal()[0].From.Add(1)); err == nil || !strings.Contains(err.Error(), "no interval begins") {
+			t.Errorf("resuming within an interval that it has: %v", err)
 		}
 		if err := p.Resume(t.Context(), "https://c.example/", expected); err == nil {
 			t.Error("resuming a hub that is none")
@@ -83,6 +84,77 @@ func TestHubAheadIsNotGuessed_SRC09(t *testing.T) {
 		}
 		if got := b.hubs[hubB].journal(); len(got) != 3 {
 			t.Errorf("the other hub has %d intervals", len(got))
+		}
+		stop()
+	})
+}
+
+// An outbox that was restored goes on where the hub is, within an interval that was cut meanwhile: the hub gets
+// what changed since, and another hub the whole.
+func TestResumeWithinAnInterval_SRC09(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA, hubB)
+		p := b.open(nil)
+		stop := b.running(p)
+		b.record(p, 0, 2, together)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		saved := filepath.Join(t.TempDir(), "saved")
+		if err := os.CopyFS(saved, os.DirFS(b.dir)); err != nil {
+			t.Fatal(err)
+		}
+		p = b.open(func(o *Options) { o.Hubs = o.Hubs[:1] })
+		stop = b.running(p)
+		time.Sleep(time.Minute)
+		b.record(p, 2, 4, together)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expected := p.Status().Until
+		stop()
+
+		b.dir = saved
+		p = b.open(nil)
+		stop = b.running(p)
+		time.Sleep(time.Minute)
+		var changes []Change // found before the hub's last one, and after it
+		for n, at := range []time.Time{expected.Add(-time.Second), expected, time.Now()} {
+			c := Change{At: at}
+			c.Entry.Loc, c.Entry.Change = resource(4+n), "updated"
+			changes = append(changes, c)
+		}
+		if err := p.Record(t.Context(), changes...); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), hubA) {
+			t.Fatal(err)
+		}
+		if st := b.hubStatus(p, hubA); st.State != Stopped || !st.Expected.Equal(expected) {
+			t.Fatalf("%+v", st)
+		}
+		if err := p.Resume(t.Context(), hubA, expected); err != nil {
+			t.Fatal(err)
+		}
+		b.record(p, 7, 8, together)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lengths := func(hub string) (n []int) {
+			for _, e := range b.hubs[hub].journal() {
+				n = append(n, int(e.Counts.Updated))
+			}
+			return n
+		}
+		if got := lengths(hubA); !slices.Equal(got, []int{2, 2, 2, 1}) {
+			t.Errorf("the hub that was ahead has intervals of %v changes", got)
+		}
+		if got := lengths(hubB); !slices.Equal(got, []int{2, 3, 1}) {
+			t.Errorf("the other hub has intervals of %v changes", got)
+		}
+		if st := p.Status(); st.Hubs[0].State != UpToDate || st.Hubs[0].Pending != 0 || st.Hubs[1].State != UpToDate {
+			t.Errorf("%+v", st.Hubs)
 		}
 		stop()
 	})

@@ -259,7 +259,7 @@ func (m *metrics) ready() []admin.Check {
 			}
 			for _, h := range p.Hubs {
 				if h.State == publisher.Waiting || h.State == publisher.Stopped {
-					hubs = append(hubs, fmt.Sprintf("%s is %s with %s for %s: %s", h.URL, h.State, quantity.Count(h.Pending, "notification", "notifications"), p.Topic, cmp.Or(h.Stopped, h.LastError)))
+					hubs = append(hubs, fmt.Sprintf("%s is %s with %s for %s: %s", h.URL, h.State, quantity.Count(h.Pending, "notification", "notifications"), p.Topic, stoppedText(p.Topic, &h)))
 				}
 			}
 		}

@@ -67,7 +67,7 @@ Runs until SIGTERM or SIGINT, or until the end of standard input with --stdin.`,
 	f.schedule.rotate, f.schedule.rotateAt, f.schedule.keepChanges = cli.Span(30*24*time.Hour), 50_000, -1
 	f.schedule.addChangeLists(flags)
 	f.call.Add(flags, "for a laptop: --public-listen is 127.0.0.1:8090, hubs may be on loopback and private addresses")
-	f.addResume(flags)
+	f.resume.add(flags)
 	flags.Var(&f.drain, "drain", "`TIME` that answers under way get when it ends")
 	flags.BoolVar(&f.json, "json", false, "print a JSON object a line for each change, POST and document; not with --stdin")
 	f.log.Add(flags)

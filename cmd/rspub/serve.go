@@ -31,9 +31,7 @@ type serveFlags struct {
 
 	server              cli.ServerFlags
 	publicURL, stateDir string
-	resume, resumeTopic string
-	resumeFrom          string
-	from                time.Time // of resumeFrom
+	resume              resumeFlags
 	accept              bool
 	outbox              int64 // the most bytes of one
 	every, drain        cli.Span
@@ -78,7 +76,7 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 	f.addOutbox(flags, "changes wait")
 	f.schedule.add(flags)
 	f.call.Add(flags, "for a laptop: listen on 127.0.0.1:8090, hubs may be on loopback and private addresses")
-	f.addResume(flags)
+	f.resume.add(flags)
 	flags.BoolVar(&f.accept, "accept-deletions", false, "publish missing resources as deleted, even if they are more than --max-deleted")
 	flags.Var(&f.drain, "drain", "`TIME` that answers have to finish when rspub ends")
 	flags.BoolVar(&f.json, "json", false, "print each change, POST and document as a line of JSON")
@@ -90,13 +88,6 @@ Prometheus at /metrics. The Source stays ready while a hub is unavailable.`,
 func (f *serveFlags) addOutbox(flags *pflag.FlagSet, then string) {
 	f.outbox = publisher.DefaultMaxStored
 	flags.Var(cli.Size(&f.outbox, 1), "outbox-limit", "`SIZE` of the notifications that a topic may have on disk; while a hub is away so long that there would be more, "+then)
-}
-
-// addResume adds the flags that let a stopped hub go on.
-func (f *serveFlags) addResume(flags *pflag.FlagSet) {
-	flags.StringVar(&f.resume, "resume", "", "publish again to this `HUB`, which is stopped because it and this Source disagree about what it has")
-	flags.StringVar(&f.resumeTopic, "resume-topic", "", "`TOPIC` for which --resume applies (default: the changes of the only set)")
-	flags.StringVar(&f.resumeFrom, "resume-from", "", "`DATETIME` at which the next interval for the --resume hub begins (default: where it stopped)")
 }
 
 // check reports what is wrong with the flags, or missing for a Source that others can reach.
@@ -142,20 +133,18 @@ func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *s
 	if err != nil {
 		return err
 	}
-	if f.resumeFrom != "" {
-		if f.from, err = datetime("--resume-from", f.resumeFrom); err != nil {
-			return err
-		}
-	}
-	if len(f.sets.sets) > 1 && f.resume != "" && f.resumeTopic == "" {
-		return cli.Fail(cli.ExitUsage, "there are several sets, so --resume-topic must name the topic to resume")
+	log = slog.New(advised{Handler: log.Handler()})
+	if err := f.resume.read(len(f.sets.sets) > 1); err != nil {
+		return err
 	}
 	o, err := options(cmd, log)
 	if err != nil {
 		return err
 	}
-	if f.resume != "" && !slices.Contains(f.hubs.urls, f.resume) {
-		return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", f.resume)
+	for _, hub := range f.resume.hubs {
+		if !slices.Contains(f.hubs.urls, hub) {
+			return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", hub)
+		}
 	}
 	// Before anything is begun, so that no signal is missed.
 	signals := make(chan os.Signal, 2)
@@ -257,7 +246,7 @@ func (f *serveFlags) serve(ctx context.Context, s *source.Source, server *cli.Se
 	var checks sync.WaitGroup
 	checks.Go(func() { f.sets.watchRules(ctx, s, log) })
 	checks.Go(func() {
-		f.resumeHub(ctx, s, log)
+		f.resume.run(ctx, s, log)
 		f.checkSelf(ctx, s, log)
 		checkResources(ctx, s, log)
 	})
