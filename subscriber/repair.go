@@ -23,6 +23,9 @@ var (
 	errFull = errors.New("there is no room for more before the application has committed some of what waits")
 )
 
+// ErrTooOld is wrapped where no Change List reaches back far enough.
+var ErrTooOld = errors.New("no Change List reaches back that far")
+
 // tooOldError says that no list reaches back far enough.
 type tooOldError struct {
 	list string
@@ -30,8 +33,11 @@ type tooOldError struct {
 }
 
 func (e *tooOldError) Error() string {
-	return fmt.Sprintf("no Change List reaches back that far: %s has everything since %s only", e.list, e.from.UTC().Format(time.RFC3339Nano))
+	return fmt.Sprintf("%v: %s has everything since %s only", ErrTooOld, e.list, e.from.UTC().Format(time.RFC3339Nano))
 }
+
+// Unwrap returns ErrTooOld.
+func (e *tooOldError) Unwrap() error { return ErrTooOld }
 
 // repairer fills gaps from what the hub keeps, and from the Source's Change Lists.
 type repairer struct {

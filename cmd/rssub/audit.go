@@ -23,7 +23,7 @@ func auditCommand() *cobra.Command {
 		Long: `Reads every file of a copy and compares it with the lengths and hashes that the Source
 gives. It reports files that are missing, that differ, that no list names, and that
 cannot be checked because the Source gives no hash. The exit code is 6 if the copy is
-not in sync, or if changes of the Source are unknown.
+not in sync, or if it missed changes that no list shows.
 
 It can run while rssub follow or sync runs. Then it only reads, and checks a wrong file
 a few times more, because that file may be changing. Stop the other command before you

@@ -3,6 +3,7 @@ package destination
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/subscriber"
 )
 
 // Results of an audit for a resource.
@@ -30,7 +32,8 @@ type Finding struct {
 }
 
 // AuditReport is what an audit found. A copy is in sync if it has all that the
-// Source lists and nothing else, as far as the Source gives hashes, and if no changes are unknown.
+// Source lists and nothing else, as far as the Source gives hashes, and if it missed no changes that
+// the list is too old to show.
 type AuditReport struct {
 	Source string        `json:"source"`
 	Began  time.Time     `json:"began"`
@@ -79,7 +82,7 @@ type SetAudit struct {
 	Missing      int       `json:"missing"`
 	Differing    int       `json:"differing"`
 	Unverifiable int       `json:"unverifiable"`
-	// Unknown says why changes of the Source are unknown, so that the copy may lack some; empty: all are known.
+	// Unknown says which changes the copy knows that it missed, where the list is too old to show them; empty: none.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -196,14 +199,15 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	}
 	defer docs.remove()
 	newer, until, err := a.c.syncer.changesSince(ctx, set, docs.at)
-	switch {
-	case ctx.Err() != nil:
+	if errors.Is(err, subscriber.ErrTooOld) && ctx.Err() == nil { // what the copy had of these changes is on record
+		a.c.log.Warn("the Change Lists do not reach back to the Resource List", "event", "changes_unknown", "set", set.name, "since", docs.at, "error", err)
+		newer, until, err = map[string]desired{}, docs.at, nil
+	}
+	if err != nil {
 		return time.Time{}, err
-	case err != nil: // the list is compared all the same
-		a.unsure = fmt.Sprintf("the changes since %s: %v", resourcesync.FormatDatetime(docs.at), err)
-		newer, until = map[string]desired{}, docs.at
-	case docs.at.Before(a.states[set.name].Due):
-		a.unsure = fmt.Sprintf("changes before %s were missed, and the list is older", resourcesync.FormatDatetime(a.states[set.name].Due))
+	}
+	if due := a.states[set.name].Due; docs.at.Before(due) {
+		a.unsure = fmt.Sprintf("changes before %s were missed, and the list is older", resourcesync.FormatDatetime(due))
 	}
 	listed, err := docs.resources()
 	if err != nil {
@@ -365,23 +369,27 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and the Source says %s", got, said.digests))
 	case got.Compare(copied) == resourcesync.Different:
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and it was %s when it was copied", got, copied))
-	case a.isBehind(&f, &w) != "":
-		a.found(Differing, w, f, a.isBehind(&f, &w))
+	case a.isBehind(&record, &said) != "":
+		a.found(Differing, w, f, a.isBehind(&record, &said))
 	default:
 		a.found(Unverifiable, w, f, "the Source gives no hash for it")
 	}
 }
 
 // isBehind says why a file, whose resource has no hash, is what the Source had before; empty: nothing says so.
-func (a *audit) isBehind(f *file, w *desired) string {
+func (a *audit) isBehind(f *listedFile, w *desired) string {
 	if failed, ok := a.c.state.failure(w.url); ok && !failed.Change.Removes() {
 		return "the Source changed it, and it could not be fetched: " + failed.Why
 	}
 	if !a.report.Pinned.IsZero() { // the changes to that state were carried out once
 		return ""
 	}
-	asOf := later(later(f.ChangedAt, f.LastMod), a.states[w.set].BaselineAt)
-	if at := later(w.changedAt, w.lastMod); at.After(asOf) {
+	asOf := later(later(f.ChangedAt, f.LastMod), later(f.members[w.set], a.states[w.set].BaselineAt))
+	at := w.changedAt
+	if f.Instead == "" || w.alternate { // else the bytes are those of a link, with its own time
+		at = later(at, w.lastMod)
+	}
+	if at.After(asOf) {
 		return fmt.Sprintf("the Source changed it at %s, and gives no hash", resourcesync.FormatDatetime(at))
 	}
 	return ""

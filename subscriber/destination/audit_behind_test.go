@@ -1,6 +1,8 @@
 package destination_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -80,32 +82,139 @@ func TestAuditFindsWhatChangedWithoutHash(t *testing.T) {
 	}
 }
 
-// If changes are unknown, since the Change Lists do not reach back to the list or cannot be read, the copy may lack some:
-// it is not in sync, whatever the list says.
+// A copy that knows that it missed changes, which the list is too old to show, is not in sync. It is in sync if the
+// Change Lists only lack what it has carried out. While they cannot be read, nobody can say.
 func TestAuditSaysWhichChangesAreUnknown(t *testing.T) {
-	s := newSource(t)
+	s, dir := newSource(t), t.TempDir()
 	s.put("a", "one", 0)
-	c := s.open(t.TempDir())
+	s.put("b", "one", 0)
+	s.freezeList()
+	c := s.open(dir)
+	for n, name := range []string{"", "a", "b"} {
+		if name != "" {
+			s.put(name, "two of "+name, 50*n)
+		}
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+	}
+	begin := func(seconds int) {
+		s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+			head := resourcesync.Head{
+				Capability: resourcesync.ChangeList, From: s.at.Add(time.Duration(seconds) * time.Second),
+				Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}},
+			}
+			s.write(w, head, s.changes[len(s.changes)-1])
+		})
+	}
+	begin(75)
+	for _, repair := range []bool{false, true} {
+		if a, err := c.Audit(t.Context(), repair); err != nil || !a.InSync || a.Equal != 2 || a.Repaired != nil {
+			t.Errorf("what is carried out is missing, repair %v: %v %+v", repair, err, a)
+		}
+	}
+	s.same(dir)
+
+	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	if a, err := c.Audit(t.Context(), true); err == nil || a.InSync {
+		t.Errorf("the Change List cannot be read: %v %+v", err, a)
+	}
+
+	s.put("b", "three", 200)
+	begin(150)
+	if _, err := c.Sync(t.Context()); !errors.Is(err, destination.ErrBehind) {
+		t.Errorf("%v, want that changes are lost", err)
+	}
+	for _, repair := range []bool{false, true} {
+		if a, err := c.Audit(t.Context(), repair); err != nil || a.InSync || a.Sets[0].Unknown == "" {
+			t.Errorf("changes are lost, repair %v: %v %+v", repair, err, a)
+		}
+	}
+}
+
+// Links have times of their own: a resource whose alternate is in the copy is not changed by its own time.
+func TestAuditOfAlternateWithoutHash(t *testing.T) {
+	s := newSource(t)
+	s.offers, s.noHashes = []string{resourcesync.ResourceList}, true
+	s.put("a", "own", 0)
+	s.put("alt", "alternate", 0)
+	at, modified := s.at, s.at.Add(-time.Hour)
+	s.set("/resourcelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		e := resourcesync.Entry{Loc: s.URL + "/data/a", LastMod: at}
+		e.Links = []resourcesync.Link{{Rel: "alternate", Href: s.URL + "/data/alt", Type: "application/pdf", Modified: modified}}
+		s.write(w, resourcesync.Head{Capability: resourcesync.ResourceList, At: at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}, e)
+	})
+	c := s.open(t.TempDir(), func(o *destination.Options) { o.PreferTypes = []string{"application/pdf"} })
 	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 {
 		t.Fatalf("%v %+v", err, r)
 	}
-	up := []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}
-	for name, serve := range map[string]http.HandlerFunc{
-		"a hole": func(w http.ResponseWriter, _ *http.Request) {
-			s.write(w, resourcesync.Head{Capability: resourcesync.ChangeList, From: s.at.Add(time.Minute), Links: up})
-		},
-		"unavailable": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-	} {
-		s.set("/changelist.xml", serve)
-		for _, repair := range []bool{false, true} {
-			a, err := c.Audit(t.Context(), repair)
-			if err != nil || a.InSync || a.Equal != 1 || a.Sets[0].Unknown == "" {
-				t.Errorf("%s, repair %v: %v %+v", name, repair, err, a)
-			}
-		}
+	at = at.Add(time.Minute)
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired != nil {
+		t.Errorf("%v %+v", err, a)
 	}
-	s.set("/changelist.xml", nil)
-	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Sets[0].Unknown != "" {
+	modified = at
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired == nil {
+		t.Errorf("the alternate changed: %v %+v", err, a)
+	}
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired != nil {
+		t.Errorf("once more: %v %+v", err, a)
+	}
+}
+
+// Two sets list a resource, and give its change different times.
+func TestAuditOfTwoSetsWithoutHash(t *testing.T) {
+	s := newSource(t)
+	s.noHashes = true
+	s.put("x", "one", 0)
+	s.set("/data/x", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, s.files["x"]) }) // without Last-Modified
+	page, changes := "", map[string][]resourcesync.Entry{}
+	for _, set := range []string{"a", "b"} {
+		base := s.URL + "/" + set
+		page += fmt.Sprintf(`<link rel="resourcesync" href="%s/capabilitylist.xml">`, base)
+		document := func(name, capability string, entries func() []resourcesync.Entry) {
+			s.set("/"+set+name, func(w http.ResponseWriter, _ *http.Request) {
+				head := resourcesync.Head{Capability: capability, Links: []resourcesync.Link{{Rel: "up", Href: base + "/capabilitylist.xml"}}}
+				switch capability {
+				case resourcesync.CapabilityList:
+					head.Links[0].Href = s.URL + "/.well-known/resourcesync"
+				case resourcesync.ResourceList:
+					head.At = s.at
+				default:
+					head.From = s.at
+				}
+				s.write(w, head, entries()...)
+			})
+		}
+		document("/capabilitylist.xml", resourcesync.CapabilityList, func() []resourcesync.Entry {
+			return []resourcesync.Entry{
+				{Loc: base + "/list.xml", Capability: resourcesync.ResourceList}, {Loc: base + "/changes.xml", Capability: resourcesync.ChangeList},
+			}
+		})
+		document("/list.xml", resourcesync.ResourceList, func() []resourcesync.Entry { return []resourcesync.Entry{s.entry("x", "")} })
+		document("/changes.xml", resourcesync.ChangeList, func() []resourcesync.Entry { return changes[set] })
+	}
+	s.set("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = fmt.Fprint(w, "<!DOCTYPE html><html><head>"+page+"</head></html>")
+	})
+	dir := t.TempDir()
+	c := s.open(dir, func(o *destination.Options) { o.Source = s.URL + "/" })
+	sync := func() {
+		t.Helper()
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+		s.same(dir)
+	}
+	sync()
+	s.put("x", "two", 0)
+	for set, seconds := range map[string]int{"a": 20, "b": 15} {
+		e := s.entry("x", resourcesync.Updated)
+		e.Datetime = s.at.Add(time.Duration(seconds) * time.Second)
+		changes[set] = append(changes[set], e)
+	}
+	sync()
+	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired != nil {
 		t.Errorf("%v %+v", err, a)
 	}
 }

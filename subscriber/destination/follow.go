@@ -149,10 +149,10 @@ func (f *follower) firstSets(ctx context.Context) ([]namedSet, error) {
 
 // followSet follows one set until ctx ends.
 func (f *follower) followSet(ctx context.Context, set namedSet) error {
-	st := f.syncer.state.set(set.name)
-	if err := f.syncer.beginAnew(set, st); err != nil {
+	if err := f.syncer.beginAnew(set); err != nil {
 		return err
 	}
+	st := f.syncer.state.set(set.name)
 	for tries := 0; f.syncer.needsBaseline(set, st); tries++ {
 		next, err := f.baselineOf(ctx, set)
 		if err == nil || errors.Is(err, ErrBehind) && !st.BaselineAt.IsZero() {

@@ -69,6 +69,9 @@ func (c *Copy) openReadOnly() error {
 	from := c.o.StateDir
 	c.temp, c.o.StateDir, c.o.DryRun = dir, dir, true
 	if err := boltfile.Copy(filepath.Join(dir, stateFile), filepath.Join(from, stateFile)); err != nil {
+		if errors.Is(err, ErrInUse) {
+			err = fmt.Errorf("%w: audit the copy where %s can be written, so that the other process makes a snapshot of the state", err, from)
+		}
 		return err
 	}
 	c.state, err = openState(dir, c.space)

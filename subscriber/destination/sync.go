@@ -93,6 +93,9 @@ func (s *syncer) sync(ctx context.Context, t *tally) error {
 // syncTo brings one set to the state that the copy has of the Source.
 func (s *syncer) syncTo(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	if t.Pinned.IsZero() {
+		if err := s.beginAnew(set); err != nil {
+			return time.Time{}, err
+		}
 		return s.syncSet(ctx, set, t)
 	}
 	return s.pinner.syncPast(ctx, set, t.Pinned, t)
@@ -102,9 +105,6 @@ func (s *syncer) syncTo(ctx context.Context, set namedSet, t *tally) (time.Time,
 func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time, error) {
 	st := s.state.set(set.name)
 	if err := s.recordSource(set, &st); err != nil {
-		return st.BaselineAt, err
-	}
-	if err := s.beginAnew(set, st); err != nil {
 		return st.BaselineAt, err
 	}
 	var behind error
@@ -240,8 +240,11 @@ func (s *syncer) subscriberDir(set string) string {
 
 // beginAnew removes what the subscriber of a set received, if there is no baseline any more: the state of the copy was lost,
 // and with it the changes that were applied. The next baseline may be older than what the subscriber would go on from.
-func (s *syncer) beginAnew(set namedSet, st setState) error {
-	dir := s.subscriberDir(set.name)
+func (s *syncer) beginAnew(set namedSet) error {
+	st, dir := s.state.set(set.name), s.subscriberDir(set.name)
+	if fault := s.state.fault.Load(); fault != nil {
+		return *fault
+	}
 	if _, err := os.Stat(dir); err != nil || !st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil //nolint:nilerr // there is no such folder, or its use reports the error
 	}

@@ -421,8 +421,20 @@ func (d *DB) CopyTo(w io.Writer) error {
 	})
 }
 
-// Copy copies a file that no process has open, with its write-ahead log if it was not closed. To is not durable.
+// Copy copies a file, with its write-ahead log if it was not closed, without writing where it is. The error wraps
+// ErrLocked if a process has it open. To is not durable.
 func Copy(to, from string) error {
+	f, err := os.Open(from) //nolint:gosec // the path is the caller's
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it is only read, and the lock goes with it
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return fmt.Errorf("%s %w", from, err)
+	}
 	for _, suffix := range []string{"", walSuffix} {
 		in, err := os.Open(from + suffix) //nolint:gosec // the path is the caller's
 		if suffix != "" && errors.Is(err, fs.ErrNotExist) {

@@ -991,3 +991,34 @@ func FuzzLog(f *testing.F) {
 		}
 	})
 }
+
+// A copy of a file has what its log has, if it was not closed. A file that is open is not copied.
+func TestCopy(t *testing.T) {
+	file, log := killed(t, options(), 3)
+	from, to := place(t, file, log), filepath.Join(t.TempDir(), "copy.db")
+	if err := Copy(to, from); err != nil {
+		t.Fatal(err)
+	}
+	count := func(path string) (n int) {
+		d := open(t, path, options())
+		defer d.Close() //nolint:errcheck // it was only read
+		n, err := Read(d, func(tx *Tx) int { return tx.Bucket(small).Len() + tx.Bucket(large).Len() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if got, want := count(to), count(from); got != want || want == 0 {
+		t.Errorf("the copy has %d records, want %d", got, want)
+	}
+	d := open(t, from, options())
+	if err := Copy(filepath.Join(t.TempDir(), "copy.db"), from); !errors.Is(err, ErrLocked) {
+		t.Errorf("of an open file: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Copy(filepath.Join(t.TempDir(), "copy.db"), from); err != nil {
+		t.Errorf("of a closed file: %v", err)
+	}
+}

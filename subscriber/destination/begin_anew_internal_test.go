@@ -1,0 +1,38 @@
+package destination
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/rshub/rshub/internal/base/egress"
+)
+
+// A state that cannot be read is none that was lost: what the subscriber received stays.
+func TestUnreadableStateIsNotLost(t *testing.T) {
+	c, err := Open(Options{Source: "http://127.0.0.1:1/", Dir: t.TempDir(), Allow: egress.DevAllow()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	set := namedSet{name: "a set"}
+	dir := c.syncer.subscriberDir(set.name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fault := errors.New("the disk fails")
+	c.state.fault.Store(&fault)
+	if err := c.syncer.beginAnew(set); !errors.Is(err, fault) {
+		t.Errorf("%v, want that the state cannot be read", err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+	c.state.fault.Store(nil)
+	if err := c.syncer.beginAnew(set); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of the subscriber is still there: %v", err)
+	}
+}
