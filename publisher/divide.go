@@ -71,8 +71,8 @@ func (p *Publisher) split(ctx context.Context, i interval, where func(entries []
 		return fmt.Errorf("dividing the interval from %s: %w", stamp(i.From), err)
 	}
 	parts := []interval{
-		{From: i.From, Until: at, Cut: i.Cut, Entries: n},
-		{From: at, Until: i.Until, Cut: i.Cut, Entries: len(entries) - n},
+		{From: i.From, Until: at, Cut: i.Cut, Done: i.Done, Entries: n},
+		{From: at, Until: i.Until, Cut: i.Cut, Done: i.Done, Entries: len(entries) - n},
 	}
 	var bodies [][]byte
 	for k, part := range [][]queued{entries[:n], entries[n:]} {

@@ -259,6 +259,52 @@ func TestHubThatWasAwayTooLong_SRC09(t *testing.T) {
 	})
 }
 
+// Both parts of an interval that all hubs have are as done as it was, so that the outbox does not keep them for ever.
+func TestPartsOfWhatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		p := b.open(nil)
+		stop := b.running(p)
+		for n := range 2 {
+			b.record(p, 2*n, 2*n+2, together)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		intervals := func() (all []interval) {
+			err := p.box.db.View(func(tx *boltfile.Tx) error {
+				all = slices.Collect(intervalsFrom(tx, time.Time{}))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		first := intervals()[0]
+		if first.Done.IsZero() {
+			t.Fatal("the first interval is not done: the test shows nothing")
+		}
+		at := first.Until.Add(-time.Microsecond)
+		if err := p.divideAt(t.Context(), first.From, at); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, i := range intervals() {
+			if i.From.Equal(first.From) && i.Until.Equal(at) || i.From.Equal(at) && i.Until.Equal(first.Until) {
+				if n++; !i.Done.Equal(first.Done) {
+					t.Errorf("a part is done at %v, want %v", i.Done, first.Done)
+				}
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d parts", n)
+		}
+		stop()
+	})
+}
+
 // What a POST comes to that was under way when Resume was called does not count.
 func TestResumeHasTheLastWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

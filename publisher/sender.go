@@ -184,7 +184,7 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 
 // follow does what the outcome of a POST says, and returns how long to wait.
 func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v outcome, cause error) (time.Duration, error) {
-	if !s.record(round, r, v, cause) {
+	if !s.record(i, round, r, v, cause) {
 		return 0, nil // Resume came in between, and has the last word
 	}
 	log := s.p.o.Log.With(slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL),
@@ -222,7 +222,7 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 
 // record stores the result of a POST for Status, unless Resume was called since round was
 // read.
-func (s *sender) record(round int, r Receipt, v outcome, cause error) bool {
+func (s *sender) record(i interval, round int, r Receipt, v outcome, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if round != s.round {
@@ -241,7 +241,7 @@ func (s *sender) record(round int, r Receipt, v outcome, cause error) bool {
 		s.last.LastStatus = refused.Status
 	}
 	if v.step == halt {
-		s.last.Stopped, s.last.Expected = v.advice, v.expected
+		s.last.Stopped, s.last.Expected, s.last.Refused = v.advice, v.expected, i.From
 	}
 	return true
 }

@@ -65,9 +65,10 @@ type HubStatus struct {
 	Failures    int       `json:"failures,omitempty"`
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// Stopped says why nothing more is sent and what to do. Expected is where the hub
-	// expects the next interval to begin.
+	// expects the next interval to begin, and Refused where that began which it refused.
 	Stopped  string    `json:"stopped,omitempty"`
 	Expected time.Time `json:"expected,omitzero"`
+	Refused  time.Time `json:"refused,omitzero"`
 }
 
 // Status returns the current Status.

@@ -54,6 +54,11 @@ func (f *resumeFlags) add(flags *pflag.FlagSet) {
 
 // read reads the values.
 func (f *resumeFlags) read(severalSets bool) error {
+	for _, all := range []*[]string{&f.hubs, &f.topics, &f.froms} {
+		if !slices.ContainsFunc(*all, func(value string) bool { return value != "" }) {
+			*all = nil // as from a variable that is not set
+		}
+	}
 	n := max(len(f.hubs), len(f.topics), len(f.froms))
 	if len(f.hubs) == 0 && n > 0 {
 		return cli.Fail(cli.ExitUsage, "--resume-topic and --resume-from are about a hub: name it with --resume")
@@ -108,14 +113,14 @@ func (f *resumeFlags) run(ctx context.Context, s *source.Source, log *slog.Logge
 	}
 }
 
-// resumeWith returns the flags with which a topic goes on at a hub that stopped after a watermark.
+// resumeWith returns the flags with which a topic goes on at a hub that refused an interval, which began at refused.
 // Expected is where the hub expects the next interval, if it says so.
-func resumeWith(topic, hub string, after, expected time.Time) string {
+func resumeWith(topic, hub string, refused, expected time.Time) string {
 	flags := fmt.Sprintf("--resume %s --resume-topic %s", hub, topic)
 	switch {
 	case expected.IsZero():
 		return flags + " --resume-from DATETIME"
-	case expected.After(after):
+	case expected.After(refused):
 		return flags + " --resume-from " + expected.UTC().Format(time.RFC3339Nano)
 	}
 	return flags // after a reset
@@ -126,7 +131,7 @@ func stoppedText(topic string, h *publisher.HubStatus) string {
 	if h.Stopped == "" {
 		return h.LastError
 	}
-	return h.Stopped + adviceStart + resumeWith(topic, h.URL, h.Until, h.Expected)
+	return h.Stopped + adviceStart + resumeWith(topic, h.URL, h.Refused, h.Expected)
 }
 
 const adviceStart = " To resume, start rspub again with "

@@ -27,6 +27,7 @@ func TestResumeFlags(t *testing.T) {
 		{hubs: []string{hub}, topics: []string{changes, framework}, froms: []string{"", at}, want: []string{hub + " " + changes + " -", hub + " " + framework + " " + at}},
 		{hubs: []string{hub, other}, want: []string{hub + "  -", other + "  -"}},
 		{hubs: []string{hub}, several: true, wrong: "--resume-topic must name"},
+		{hubs: []string{""}, topics: []string{""}, froms: []string{"", ""}},
 		{froms: []string{at}, wrong: "name it with --resume"},
 		{hubs: []string{hub}, topics: []string{changes, framework}, froms: []string{at}, wrong: "--resume-from is given 1 times"},
 		{hubs: []string{hub, other}, topics: []string{changes}, wrong: "--resume-topic is given 1 times"},
@@ -81,7 +82,7 @@ func TestAdviceHasTheFlags(t *testing.T) {
 	if got := b.String(); strings.Count(got, "--resume-from DATETIME") != 1 || strings.Count(got, "--resume ") != 1 {
 		t.Errorf("got %s", got)
 	}
-	h := publisher.HubStatus{URL: "H", Stopped: "It is ahead.", Until: from, Expected: from.Add(time.Second)}
+	h := publisher.HubStatus{URL: "H", Stopped: "It is ahead.", Refused: from, Expected: from.Add(time.Second)}
 	if got := stoppedText("T", &h); got != "It is ahead. To resume, start rspub again with --resume H --resume-topic T --resume-from 2026-11-28T12:00:01Z" {
 		t.Error(got)
 	}

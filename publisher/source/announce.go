@@ -78,8 +78,9 @@ func full(s *set) error {
 	if err := s.changes.Full(); err != nil {
 		return err
 	}
-	waiting := s.index.state().last.seq + s.shelf.current().History.Offset
-	if recorded := s.changes.Recorded(); waiting >= recorded+mostWaiting {
+	log, offset := s.index.state(), s.shelf.current().History.Offset
+	waiting := log.last.seq + offset
+	if recorded := max(s.changes.Recorded(), log.begin.seq+offset); waiting >= recorded+mostWaiting { // what the log lost waits for nothing
 		return fmt.Errorf("%w: %d changes wait to be put into it; the log and the status say why", publisher.ErrFull, waiting-recorded)
 	}
 	return nil

@@ -111,8 +111,9 @@ type Schedule struct {
 // Hooks are called when something has happened. They must not wait long. Any of them may be nil,
 // and several goroutines may call one.
 type Hooks struct {
-	// Recorded gets the changes of a set, each once and in their order, as soon as they are on disk. They will be
-	// published: in the Change Lists, and at the hubs if there are any.
+	// Recorded gets the changes of a set in their order, as soon as they are on disk: each once, or not at all if the
+	// process is killed in that moment. What a document can have of them is published, in the Change Lists and at the
+	// hubs if there are any. The hook must not record changes itself.
 	Recorded func(set string, changes []Change)
 	// Posted gets each POST of a notification to a hub, and its answer.
 	Posted func(set string, p publisher.Posted)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -85,5 +86,24 @@ func TestRecordedInOrder(t *testing.T) {
 	}
 	if len(got) != 40 || !slices.IsSorted(got) {
 		t.Errorf("%v were reported", got)
+	}
+}
+
+// A relay whose log begins anew after many changes, and whose outbox is new, accepts changes: nothing waits.
+func TestLogBegunAnewIsNotFull(t *testing.T) {
+	s, err := Open(Options{
+		PublicURL: "https://source.example.org/", StateDir: t.TempDir(), Sets: []Set{{Announced: true}},
+		Hubs: []publisher.Hub{{URL: "https://hub.example.org/"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // of the test
+	if err := s.sets[0].index.restart(time.Now(), place{seq: 2 * mostWaiting}); err != nil {
+		t.Fatal(err)
+	}
+	receipts, err := s.Announce("", Announcement{Changes: []Given{{Resource: Resource{URL: "https://example.org/a"}, Change: resourcesync.Updated}}})
+	if err != nil || receipts[0].Err != nil {
+		t.Errorf("%v, %+v", err, receipts)
 	}
 }

@@ -369,10 +369,12 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and the Source says %s", got, said.digests))
 	case got.Compare(copied) == resourcesync.Different:
 		a.found(Differing, w, f, fmt.Sprintf("its hash is %s, and it was %s when it was copied", got, copied))
-	case a.isBehind(&record, &said) != "":
-		a.found(Differing, w, f, a.isBehind(&record, &said))
 	default:
-		a.found(Unverifiable, w, f, "the Source gives no hash for it")
+		what, why := Unverifiable, "the Source gives no hash for it"
+		if behind := a.isBehind(&record, &said); behind != "" {
+			what, why = Differing, behind
+		}
+		a.found(what, w, f, why)
 	}
 }
 

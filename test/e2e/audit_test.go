@@ -18,12 +18,11 @@ func TestAuditOfReadOnlyCopy(t *testing.T) {
 		t.Skipf("no namespaces here (unshare: %v)", err)
 	}
 	const body = "the body"
-	var source *httptest.Server
-	source = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document := func(capability, entry string) {
 			w.Header().Set("Content-Type", "application/xml")
 			_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-<rs:md capability="%s" at="2026-01-01T00:00:00Z"/>%s</urlset>`, capability, strings.ReplaceAll(entry, "URL", source.URL))
+<rs:md capability="%s" at="2026-01-01T00:00:00Z"/>%s</urlset>`, capability, strings.ReplaceAll(entry, "URL", "http://"+r.Host))
 		}
 		switch r.URL.Path {
 		case "/capabilitylist.xml":
