@@ -8,6 +8,8 @@ BENCH    ?= .
 PACKAGES ?= 4
 # These take longest. They start first, so that none is left alone at the end.
 LONGEST   = ./test/e2e ./store/redisstore ./subscriber/destination ./internal/program/app ./delivery ./publisher/source ./test/docs
+# A program with the race detector waits for a second before it exits, and the tests start thousands.
+RACE      = atexit_sleep_ms=10
 LINT      = bin/golangci-lint
 # Where the servers of Kubernetes are kept that `make kube` builds.
 KUBE     ?= $(HOME)/.cache/rshub/kubernetes
@@ -34,7 +36,7 @@ test: ## Run every test with the race detector; installs what it needs if missin
 	@tools/need promtool
 	@tools/need python3
 	@tools/need node
-	CGO_ENABLED=1 $(GO) test -race -vet=off -p $(PACKAGES) -timeout 25m $(LONGEST) ./...
+	CGO_ENABLED=1 GORACE=$(RACE) $(GO) test -race -vet=off -p $(PACKAGES) -timeout 25m $(LONGEST) ./...
 
 lint: $(LINT) ## Run vet and the other linters of .golangci.yml, formatting included
 	$(LINT) run ./...
