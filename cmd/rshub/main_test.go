@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,72 +19,22 @@ import (
 	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/test/ports"
+	"github.com/rshub/rshub/test/scripts"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rshub": main})
 }
 
-// The scripts run the real command, each in its own folder and environment.
+// The scripts run the real command.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
-		RequireExplicitExec: true,
-		Setup: func(e *testscript.Env) error {
-			for _, name := range []string{"ADDR", "ADMIN", "CALLBACK"} {
-				e.Setenv(name, ports.Addr())
-			}
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"answers": answers, "exits": exits, "eventually": eventually, "post": post, "eventually-post": eventuallyPost, "keep": keep,
-		},
-	})
-}
-
-// answers waits until a URL answers with anything but a server error.
-func answers(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 1 {
-		ts.Fatalf("usage: answers URL")
+	setup := func(e *testscript.Env) error {
+		for _, name := range []string{"ADDR", "ADMIN", "CALLBACK"} {
+			e.Setenv(name, ports.Addr())
+		}
+		return nil
 	}
-	poll(ts, func(ctx context.Context) error {
-		status, err := request(ctx, http.MethodGet, args[0], nil)
-		if err == nil && status >= 500 {
-			err = fmt.Errorf("%s answers %d", args[0], status)
-		}
-		return err
-	})
-}
-
-// eventually runs a command until its output contains a text.
-func eventually(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: eventually TEXT COMMAND [ARG...]")
-	}
-	poll(ts, func(context.Context) error {
-		err := ts.Exec(args[1], args[2:]...)
-		if err == nil && !strings.Contains(ts.ReadFile("stdout"), args[0]) {
-			err = fmt.Errorf("%q does not say %q", args[1:], args[0])
-		}
-		return err
-	})
-}
-
-// poll waits until check succeeds.
-func poll(ts *testscript.TestScript, check func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			ts.Fatalf("after a minute: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	scripts.Run(t, "testdata/script", setup, map[string]scripts.Command{"post": post, "eventually-post": eventuallyPost, "keep": keep})
 }
 
 // post sends a file and expects a status.
@@ -99,7 +48,7 @@ func post(ts *testscript.TestScript, _ bool, args []string) {
 
 // eventuallyPost sends a file until the answer has the expected status.
 func eventuallyPost(ts *testscript.TestScript, _ bool, args []string) {
-	poll(ts, func(ctx context.Context) error { return posted(ctx, ts, args) })
+	scripts.Poll(ts, func(ctx context.Context) error { return posted(ctx, ts, args) })
 }
 
 func posted(ctx context.Context, ts *testscript.TestScript, args []string) error {
@@ -136,23 +85,6 @@ func request(ctx context.Context, method, url string, body io.Reader, header ...
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
-}
-
-// exits runs a command that has to end with a given exit code.
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
-	}
-	code := 0
-	var exit *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if strconv.Itoa(code) != args[0] {
-		ts.Fatalf("it ended with %d, not %s", code, args[0])
-	}
 }
 
 // fakeHub ends as the test says.

@@ -3,17 +3,17 @@ package cli
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rshub/rshub/test/scripts"
 )
 
 func TestMain(m *testing.M) {
@@ -25,22 +25,15 @@ func TestMain(m *testing.M) {
 // The scripts tell what `rshub validate` does. The files of a script are at $URL
 // as well, with @URL@ in them standing for it.
 func TestValidateScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/validate",
-		RequireExplicitExec: true,
-		Setup: func(e *testscript.Env) error {
-			s := httptest.NewUnstartedServer(nil)
-			s.Config.Handler = folder(e.WorkDir, "http://"+s.Listener.Addr().String())
-			s.Start()
-			e.Defer(s.Close)
-			e.Setenv("URL", s.URL)
-			closed := httptest.NewServer(http.NotFoundHandler())
-			closed.Close()
-			e.Setenv("CLOSED", closed.URL)
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "here": here},
-	})
+	setup := func(e *testscript.Env) error {
+		s := httptest.NewUnstartedServer(nil)
+		s.Config.Handler = folder(e.WorkDir, "http://"+s.Listener.Addr().String())
+		s.Start()
+		e.Defer(s.Close)
+		e.Setenv("URL", s.URL)
+		return nil
+	}
+	scripts.Run(t, "testdata/validate", setup, map[string]scripts.Command{"here": here})
 }
 
 // folder serves a folder as some servers do: "/name.gz" is "/name" compressed,
@@ -82,22 +75,6 @@ func folder(dir, base string) http.Handler {
 		_, _ = w.Write(body)
 	})
 	return mux
-}
-
-// exits runs a command and wants an exit code.
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := 0
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
-		code = failed.ExitCode()
-	}
-	if strconv.Itoa(code) != args[0] {
-		ts.Fatalf("%q exits %d, want %s", args[1:], code, args[0])
-	}
 }
 
 // here puts the address of the server into a file.
