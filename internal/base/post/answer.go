@@ -315,6 +315,7 @@ func (h *head) trailer(value []byte) {
 }
 
 func (h *head) contentLength(value []byte) {
+	value = trim(value) // a folded line may end with a space
 	n, err := strconv.ParseUint(string(value), 10, 63)
 	switch {
 	case err != nil:

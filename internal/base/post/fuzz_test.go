@@ -101,6 +101,8 @@ func FuzzAnswers(f *testing.F) {
 		begin + "Content-Length: 9223372036854775807\r\n\r\n", begin + "Content-Length: 9223372036854775808\r\n\r\n", begin + "content-length: 5 \t\r\n\r\nhello",
 		begin + "Content-Length : 5\r\n\r\nhello", begin + "Content-Length\t: 5\r\n\r\nhello", begin + " Content-Length: 5\r\n\r\nhello", begin + "X: y\r\n Content-Length: 5\r\n\r\nhello",
 		begin + "Content-Length: 5\r\n 5\r\n\r\nhello", begin + "Content-Length:\r\n 5\r\n\r\nhello", begin + "X: a\r\n\tb\r\n \r\n c\r\n\r\n", begin + ": x\r\n\r\n", begin + "x\r\n\r\n",
+		begin + "Content-Length: 5\r\n \r\n\r\nhello", begin + "Content-Length: 5\r\n \r\nContent-Length: 5\r\n\r\nhello", begin + "Transfer-Encoding: chunked\r\n\t\r\n\r\n0\r\n\r\n",
+		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n \r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\n \r\nContent-Length: 0\r\n\r\n",
 		begin + "X\x00: y\r\n\r\n", begin + "X: \x00\r\n\r\n", begin + "X: a\rb\r\n\r\n", begin + "X: y\r\r\n\r\n", begin + "X: \x80\xff\r\n\r\n", begin + "X\xe4: y\r\n\r\n", begin + "X: \x7f\r\n\r\n",
 		"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", "HTTP/1.1 200\r\n\r\n", "HTTP/1.1 200 \r\n\r\n", "HTTP/1.1  200 OK\r\n\r\n", "HTTP/1.1\t200 OK\r\n\r\n", "HTTP/1.1 200OK\r\n\r\n",
 		"HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 +20 OK\r\n\r\n", "HTTP/1.1 -20 OK\r\n\r\n", "HTTP/1.1 000 OK\r\n\r\n", "HTTP/1.1 099 OK\r\n\r\n", "HTTP/1.1 999 OK\r\n\r\n",
