@@ -71,7 +71,7 @@ func (c *receiver) verify(w http.ResponseWriter, r *http.Request, token string) 
 		if !found || have.Topic != topic || challenge == "" && mode != websub.ModeDenied {
 			return errNotAsked
 		}
-		sub, renewed = have, have.inForce(time.Now())
+		sub, renewed = have, have.inForce(time.Now()) && !have.Lost
 		again = mode == websub.ModeDenied && !have.DeniedAt.IsZero()
 		if !sub.answer(mode, lease, q.Get(websub.ParamReason), time.Now()) {
 			return errNotAsked
@@ -136,7 +136,7 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 		}
 		d := time.Duration(min(lease, 10*365*day)) * time.Second
 		b.Wanted, b.Denied, b.DeniedAt = "", "", time.Time{}
-		b.VerifiedAt, b.ExpiresAt = now, now.Add(d)
+		b.VerifiedAt, b.ExpiresAt, b.Lost = now, now.Add(d), false
 		b.RenewAt = now.Add(time.Duration(float64(min(d, renewWithin)) * (0.75 + 0.1*rand.Float64()))) //nolint:gosec // spreads load, keeps no secret
 	case b.EndedAt.IsZero():
 		b.Wanted, b.ExpiresAt, b.EndedAt = "", time.Time{}, now

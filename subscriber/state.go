@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -70,6 +71,38 @@ func openState(dir string, reload func(*boltfile.Tx) error) (*boltfile.DB, error
 		return nil, fmt.Errorf("opening the state: %w", err)
 	}
 	return db, nil
+}
+
+// BeginAnew forgets what was received in the folder of a Subscriber, for an application that lost what it
+// did with that and makes a new baseline. The next Subscriber there begins at its Options.Start. The subscriptions
+// stay, so that it renews them at once, or ends them. The folder must not be in use.
+func BeginAnew(dir string) error {
+	db, err := openState(dir, nil)
+	if err != nil {
+		return fmt.Errorf("subscriber: %w", err)
+	}
+	return errors.Join(db.Update(forget), db.Close(), os.RemoveAll(filepath.Join(dir, statusFile)))
+}
+
+// forget removes everything except the subscriptions.
+func forget(tx *boltfile.Tx) error {
+	current := bytes.Clone(tx.Bucket(metaBucket).Get(currentKey))
+	subs := readSubscriptions(tx)
+	for _, name := range [][]byte{metaBucket, inboxBucket, heldBucket, gapsBucket, idsBucket} {
+		if err := tx.Clear(name); err != nil {
+			return err
+		}
+	}
+	for _, sub := range subs {
+		sub.Lost, sub.RenewAt = true, time.Now()
+		if err := putSubscription(tx, sub); err != nil {
+			return err
+		}
+	}
+	if current == nil {
+		return nil
+	}
+	return tx.Bucket(metaBucket).Put(currentKey, current)
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

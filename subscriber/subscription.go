@@ -32,6 +32,9 @@ type subscription struct {
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	// RenewAt is when the lease is to be renewed.
 	RenewAt time.Time `json:"renew_at,omitzero"`
+	// Lost says that what it delivered is not in the inbox any more. It is read again when the renewal
+	// is verified.
+	Lost bool `json:"lost,omitempty"`
 	// Denied is the reason with which the hub denied or ended it, and DeniedAt when.
 	Denied   string    `json:"denied,omitempty"`
 	DeniedAt time.Time `json:"denied_at,omitzero"`

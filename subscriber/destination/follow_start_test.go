@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -257,5 +259,32 @@ func TestNothingOlderUndoesAPush(t *testing.T) {
 			}
 			p.same()
 		})
+	}
+}
+
+// Where the state of a copy is lost, its subscription is not: it is renewed or ended, and does not last until its lease ends
+// while the hub delivers to a callback that nobody knows.
+func TestSubscriptionOutlivesTheState(t *testing.T) {
+	s := newSource(t)
+	s.put("a", "first", 0)
+	p := follow(t, s)
+	callback := p.subscribed()
+	p.end()
+	state := filepath.Join(p.dir, ".rssub")
+	if err := os.Remove(filepath.Join(state, "copy.db")); err != nil {
+		t.Fatal(err)
+	}
+	s.put("a", "second", 10)
+	c := s.open(p.dir)
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	p.same()
+	st, err := subscriber.ReadStatus(filepath.Join(state, setFolder(t, state)))
+	if err != nil || len(st.Subscriptions) != 1 || st.Subscriptions[0].State != "active" {
+		t.Errorf("the subscription of %s: %v %+v", callback, err, st.Subscriptions)
 	}
 }

@@ -238,8 +238,8 @@ func (s *syncer) subscriberDir(set string) string {
 	return filepath.Join(s.o.StateDir, streamDirs+digest(set, 8))
 }
 
-// beginAnew removes what the subscriber of a set received, if there is no baseline any more: the state of the copy was lost,
-// and with it the changes that were applied. The next baseline may be older than what the subscriber would go on from.
+// beginAnew has the subscriber of a set forget what it received, if there is no baseline any more: the state of the copy was
+// lost, and with it the changes that were applied. The next baseline may be older than what the subscriber would go on from.
 func (s *syncer) beginAnew(set namedSet) error {
 	st, dir := s.state.set(set.name), s.subscriberDir(set.name)
 	if fault := s.state.fault.Load(); fault != nil {
@@ -249,7 +249,7 @@ func (s *syncer) beginAnew(set namedSet) error {
 		return nil //nolint:nilerr // there is no such folder, or its use reports the error
 	}
 	s.log.Warn("the copy has no record of this set any more; it begins anew with a baseline", "event", "set_begun_anew", "set", set.name)
-	return os.RemoveAll(dir)
+	return subscriber.BeginAnew(dir)
 }
 
 // openSubscriber opens the stream of changes of a set, which begins at the baseline. Look is that
