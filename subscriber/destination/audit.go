@@ -206,7 +206,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if due := a.states[set.name].Due; docs.at.Before(due) {
+	if due := a.states[set.name].missed(); docs.at.Before(due) {
 		a.unsure = fmt.Sprintf("changes before %s were missed, and the list is older", resourcesync.FormatDatetime(due))
 	}
 	listed, err := docs.resources()
@@ -235,7 +235,7 @@ func (a *audit) isPushed(url string) bool {
 
 // byRecord compares a set with what the Source said when it was copied.
 func (a *audit) byRecord(ctx context.Context, set namedSet) error {
-	if due := a.states[set.name].Due; !due.IsZero() {
+	if due := a.states[set.name].missed(); !due.IsZero() {
 		a.unsure = fmt.Sprintf("changes before %s were missed", resourcesync.FormatDatetime(due))
 	}
 	a.report.Recorded = append(a.report.Recorded, set.name)

@@ -132,6 +132,61 @@ func TestAuditSaysWhichChangesAreUnknown(t *testing.T) {
 	}
 }
 
+// A Source has only changes, and some of them are lost: the copy is not in sync until there is a list that is not older. What
+// was before the first changes is not missed.
+func TestAuditOfChangesThatNoListMakesUpFor(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ChangeList}
+	begins := func(seconds int) {
+		s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+			head := resourcesync.Head{
+				Capability: resourcesync.ChangeList, From: s.at.Add(time.Duration(seconds) * time.Second),
+				Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}},
+			}
+			var in []resourcesync.Entry
+			for _, e := range s.changes {
+				if !e.Datetime.Before(head.From) {
+					in = append(in, e)
+				}
+			}
+			s.write(w, head, in...)
+		})
+	}
+	audit := func(what string, inSync bool) {
+		t.Helper()
+		c := s.open(dir)
+		defer c.Close() //nolint:errcheck // the audit says whether all is well
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Errorf("%s: %v %+v", what, err, r)
+		}
+		for _, repair := range []bool{false, true} {
+			if a, err := c.Audit(t.Context(), repair); err != nil || a.InSync != inSync || (a.Sets[0].Unknown == "") != inSync {
+				t.Errorf("%s, repair %v: %v %+v", what, repair, err, a)
+			}
+		}
+	}
+	s.put("a", "one", 10)
+	begins(5)
+	audit("at first", true)
+	s.put("a", "two", 20)
+	audit("a change", true)
+	s.put("lost", "lost", 30)
+	s.put("a", "three", 50)
+	begins(40)
+	audit("changes are lost", false)
+	audit("once more", false)
+	s.put("a", "four", 60)
+	audit("another change", false)
+	s.offers, s.at = []string{resourcesync.ResourceList, resourcesync.ChangeList}, s.at.Add(35*time.Second)
+	begins(5)
+	audit("a list that is older", false)
+	s.at = s.at.Add(25 * time.Second)
+	s.put("a", "five", 20)
+	begins(0)
+	audit("a list that is not older", true)
+	s.same(dir)
+}
+
 // Links have times of their own: a resource whose alternate is in the copy is not changed by its own time.
 func TestAuditOfAlternateWithoutHash(t *testing.T) {
 	s := newSource(t)

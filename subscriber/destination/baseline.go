@@ -38,10 +38,11 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 	case errors.Is(err, errUnchanged):
 		return st, nil
 	case errors.Is(err, errNoBaseline): // changes only: apply all of them
-		if !st.Due.IsZero() && !st.BaselineAt.IsZero() && !st.BaselineAt.Equal(firstInstant) {
-			s.log.Error("changes were missed, and the Source has no list from which they can be repaired", "event", "changes_lost", "set", set.name)
-		}
 		next, err = st, nil
+		if !st.Due.IsZero() {
+			s.log.Error("changes were missed, and the Source has no list from which they can be repaired", "event", "changes_lost", "set", set.name, "before", st.Due)
+			next.Lost = later(st.Lost, st.Due)
+		}
 		if next.BaselineAt.IsZero() {
 			next.BaselineAt, next.DumpsUntil = firstInstant, firstInstant
 		}
@@ -153,7 +154,10 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 	if err := s.dropUnselected(ctx, set, c, resources, t); err != nil {
 		return st, err
 	}
-	return setState{Selected: s.reconciler.selector.digest, CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified}, nil
+	if !docs.at.Before(st.Lost) {
+		st.Lost = time.Time{}
+	}
+	return setState{Selected: s.reconciler.selector.digest, CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified, Lost: st.Lost}, nil
 }
 
 // applyList fetches what a Resource List has, and returns the resources that it lists.

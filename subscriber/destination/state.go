@@ -92,6 +92,9 @@ type setState struct {
 	// Due is the earliest state of the Source that a new baseline must have, because changes
 	// before it are lost. Zero: no baseline is needed.
 	Due time.Time `json:"due,omitzero"`
+	// Lost is the instant before which changes are lost, where the Source had no list to make up for them. An older list
+	// does not do so either. Zero: no changes are lost.
+	Lost time.Time `json:"lost,omitzero"`
 	// Via is the address of the Source that led to the set.
 	Via string `json:"via,omitempty"`
 	// DumpsUntil is how far Change Dumps were applied, if there is no Change List.
@@ -102,6 +105,9 @@ type setState struct {
 	// Selected is the digest of the selection of the last baseline.
 	Selected string `json:"selected,omitempty"`
 }
+
+// missed returns the instant before which the copy lacks changes; zero: it lacks none.
+func (s setState) missed() time.Time { return later(s.Due, s.Lost) }
 
 // state is what is remembered on disk. It may be shared between goroutines.
 type state struct {

@@ -222,7 +222,6 @@ func (s *syncer) pullChangeDumps(ctx context.Context, set namedSet, st setState,
 			return since, err
 		}
 		if st, err = s.newBaseline(ctx, set, st, t); err == nil && st.From == "" { // there is no list: go on behind the hole
-			s.log.Error("changes were missed, and the Source has no list from which they can be repaired", "event", "changes_lost", "set", set.name, "error", hole)
 			st.DumpsUntil = hole.until
 			if err := s.state.putSet(set.name, st); err != nil {
 				return since, err
@@ -330,6 +329,9 @@ func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.C
 func (s *syncer) missed(set namedSet, change *subscriber.Change) error {
 	if err := s.pushedUntil(set, change.From); err != nil {
 		return err
+	}
+	if !change.From.After(firstInstant) { // a copy without a list begins here
+		return nil
 	}
 	st := s.state.set(set.name)
 	st.Due = later(st.Due, change.Until)
