@@ -17,6 +17,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/subscriber/destination"
 )
 
@@ -26,7 +27,7 @@ var notWithSources = []string{"source", "map", "hub"}
 // checkSources reports what is wrong with the flags where there is --sources, and reads the file.
 func (f *copyFlags) checkSources(cmd *cobra.Command, source string) ([]destination.Member, error) {
 	for _, name := range notWithSources {
-		if cmd.Flags().Changed(name) {
+		if config.Given(cmd.Flags(), name) {
 			return nil, cli.Fail(cli.ExitUsage, "--%s is about one Source, and --sources about many: write %s into the file, to the Source that it is for", name, strings.Replace(name, "source", "url", 1))
 		}
 	}

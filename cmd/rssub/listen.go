@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,9 @@ import (
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/destination"
 )
+
+// listenState is the default of its --state-dir.
+const listenState = ".rssub"
 
 // listenFlags are those of `rssub listen`.
 type listenFlags struct {
@@ -77,7 +81,7 @@ in progress at that moment comes again.
 	flags.StringVar(&f.o.Hub, "hub", "", "`URL` of the hub to subscribe at, or to read the stream of (default: the one that the topic names)")
 	f.server.Add(flags, "8095", takes)
 	flags.StringVar(&f.o.Callback, "callback-url", "", "the `URL` at which the hub reaches --listen (with --dev: the address of --listen). With --via stream or poll, the hub asks there whether an earlier subscription is to end. Without it rssub listens nowhere")
-	flags.StringVar(&f.o.Dir, "state-dir", ".rssub", "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
+	flags.StringVar(&f.o.Dir, "state-dir", listenState, "the `FOLDER` of the state: the subscription, and notifications that are not printed yet")
 	flags.StringVar(&f.command, "exec", "", "run `CMD` in a shell for each change, instead of printing notifications")
 	addTokens(flags, &f.tokens)
 	flags.StringVar(&f.o.ChangeList, "change-list", "", "`URL` of the Change List from which gaps are repaired (default: the one that the Source names)")
@@ -120,6 +124,7 @@ func (f *listenFlags) run(cmd *cobra.Command) error {
 	f.o.Via, _ = f.way.way() // it was checked
 	f.o.PollEvery, f.o.InsecureStream = span(f.way.poll), f.way.insecure
 	f.o.Lease, f.o.CheckEvery, f.o.HoldFor = span(f.lease), f.check.OrNever(), span(f.hold)
+	f.o.Dir = cmp.Or(f.o.Dir, listenState) // the file of settings has the default of rssub follow
 	if st, err := subscriber.ReadStatus(f.o.Dir); err == nil && st.Topic != f.o.Topic {
 		return cli.Fail(cli.ExitUsage, "--state-dir %s belongs to the topic %q; name another folder, or delete this one to begin anew", f.o.Dir, st.Topic)
 	}

@@ -116,7 +116,7 @@ func (f *copyFlags) member(cmd *cobra.Command, one *sourceFlags, flags *pflag.Fl
 	if one.stateDir != "" || f.stateDir != "" {
 		one.stateDir = below(cmp.Or(f.stateDir, f.dir), cmp.Or(one.stateDir, m.Name))
 	}
-	if flags.Changed("poll") && !flags.Changed("via") {
+	if flags.Changed("poll") && one.way.poll > 0 && !flags.Changed("via") {
 		one.way.via = "" // as if both were given here
 	}
 	for i, t := range one.tokens {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -62,11 +63,11 @@ func (f *wayFlags) check(flags *pflag.FlagSet, callback string, dev bool) (calls
 		given = "--poll alone"
 	}
 	for _, name := range useless[via] {
-		if flags.Changed(name) {
+		if config.Given(flags, name) {
 			return calls, cli.Fail(cli.ExitUsage, "with %s the changes come in another way, so --%s has no effect: leave out one of them", given, name)
 		}
 	}
-	if calls && !known || via == subscriber.ViaAuto && !known && (flags.Changed("listen") || flags.Changed("tls-cert")) {
+	if calls && !known || via == subscriber.ViaAuto && !known && (config.Given(flags, "listen") || config.Given(flags, "tls-cert")) {
 		return calls, errNoCallback
 	}
 	return calls, nil

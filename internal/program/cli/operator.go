@@ -40,7 +40,7 @@ func (o *operator) on() bool { return o.Listener != nil }
 func (f *ServerFlags) checkOperator() error {
 	if f.admin.addr == "" {
 		for _, name := range []string{"admin-token-file", "admin-tls-cert", "admin-tls-key"} {
-			if f.flags.Changed(name) {
+			if config.Given(f.flags, name) {
 				return Fail(ExitUsage, "--%s has no effect without --admin-listen", name)
 			}
 		}

@@ -84,15 +84,24 @@ func Fraction(f *float64) pflag.Value {
 }
 
 // Positive makes s a flag for a duration, which must be more than 0 and not off. The value of s
-// is the default.
+// is the default. If that is 0, an empty text stands for it.
 func Positive(s *Span) pflag.Value {
+	unset := *s == 0
 	parse := func(text string) (s Span, err error) {
+		if unset && text == "" {
+			return 0, nil
+		}
 		if err = s.Set(text); err == nil && s <= 0 {
 			err = errors.New("it must be more than 0s; write it like 90s, 10m or 30d")
 		}
 		return s, err
 	}
-	return value[Span]{s, "duration", parse, func(s Span) string { return s.String() }}
+	return value[Span]{s, "duration", parse, func(s Span) string {
+		if s == 0 {
+			return ""
+		}
+		return s.String()
+	}}
 }
 
 // since makes t a flag for a datetime, or for how long ago that was. The zero time is no flag.

@@ -76,7 +76,7 @@ func (c *Config) check(o Origins) []error {
 	need(c.AdminAuthHeader == "" || c.AdminTokenFile != "",
 		"%s: whoever does not come through the proxy needs a token, such as the rshub command; name its file with --admin-token-file", o.Where("admin-auth-header"))
 	for _, name := range []string{"admin-auth-role-header", "admin-auth-proxy"} {
-		need(c.AdminAuthHeader != "" || o.Get(name).Default, "%s: it has no effect without --admin-auth-header", o.Where(name))
+		need(c.AdminAuthHeader != "" || o.Get(name).same, "%s: it has no effect without --admin-auth-header", o.Where(name))
 	}
 	need(!slices.ContainsFunc(c.AdminAuthProxy, isEverything), "%s: a range with every address lets anyone forge the header; name only the proxies", o.Where("admin-auth-proxy"))
 	need(!slices.Contains(notForPeople, c.AdminAuthHeader), "%s: clients send this header for another purpose; choose one that only the proxy sets, such as X-Forwarded-User", o.Where("admin-auth-header"))

@@ -9,8 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settingOf is the annotation of a flag whose setting has another name.
-const settingOf = "setting"
+// settingOf is the annotation of a flag whose setting has another name, overlaid that of one that Overlay has set.
+const settingOf, overlaid = "setting", "overlaid"
+
+// Given reports whether somebody gave a flag for a purpose: one of the command line, or another value than the default.
+// A file of settings may name all defaults.
+func Given(flags *pflag.FlagSet, name string) bool {
+	f := flags.Lookup(name)
+	return f != nil && f.Changed && (f.Annotations[overlaid] == nil || f.Value.String() != f.DefValue)
+}
 
 // NameSetting gives the setting of a flag another name than the flag has: for a program where
 // flags of two commands have one name and two meanings. The help of the flag names the variable,
@@ -94,6 +101,10 @@ func flagText(f *pflag.Flag) []string {
 func overlay(fs *pflag.FlagSet, name string) func([]string) error {
 	return func(text []string) error {
 		f := fs.Lookup(name)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[overlaid] = []string{}
 		list, ok := f.Value.(pflag.SliceValue)
 		if !ok {
 			return cause(fs.Set(name, text[0]))

@@ -145,7 +145,7 @@ func (s *setting) apply(v given, dev bool) (Origin, error) {
 		v.text, o.From = []string{s.dev}, "default of --dev"
 	default:
 		v.text, o.From, o.Default = []string{s.def}, "default", true
-		if s.def == "" {
+		if o.same = s.def == ""; o.same {
 			return o, nil // the zero value; some parsers would refuse an empty text
 		}
 	}
@@ -156,6 +156,7 @@ func (s *setting) apply(v given, dev bool) (Origin, error) {
 	if o.Value = value; s.hide != nil {
 		o.Value = []string{s.hide(value[0])}
 	}
+	o.same = o.Default || !strings.HasPrefix(o.From, "--") && slices.Equal(value, s.texts(s.def))
 	if err := s.set(value); err != nil {
 		return o, fmt.Errorf("%s: %w", o.where(), err)
 	}

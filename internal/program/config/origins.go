@@ -17,6 +17,8 @@ type Origin struct {
 	// Default says that the setting is not set anywhere. Auto describes what an empty default means.
 	Default bool
 	Auto    string
+
+	same bool // it has the default, even if a file or a variable says so
 }
 
 // Text is the value in one piece, as a flag or a variable would hold it.

@@ -91,7 +91,7 @@ func (c *Config) finishRedis(o Origins) error {
 // checkRedis checks the settings of Redis against each other.
 func (c *Config) checkRedis(o Origins, need func(ok bool, format string, args ...any)) {
 	for _, name := range []string{"redis-prefix", "owner-lease", "install-id", "accept-empty-store"} {
-		need(c.RedisURL != "" || o.Get(name).Default, "%s: it is only for Redis, and redis-url is not set; set redis-url, or remove this", o.Where(name))
+		need(c.RedisURL != "" || o.Get(name).same, "%s: it is only for Redis, and redis-url is not set; set redis-url, or remove this", o.Where(name))
 	}
 	need(!c.AcceptEmptyStore || c.InstallID != "", "%s: without install-id the hub accepts every store; set install-id, or remove this", o.Where("accept-empty-store"))
 }

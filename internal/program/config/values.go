@@ -286,9 +286,9 @@ func notEmpty(s string) (string, error) {
 	return s, nil
 }
 
-// parseHeaderName parses the name of an HTTP header, into its canonical form.
+// parseHeaderName parses the name of an HTTP header, into its canonical form; empty: there is none.
 func parseHeaderName(s string) (string, error) {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+	if strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	}) {
 		return "", fmt.Errorf("%q is not the name of a header; write it like X-Forwarded-User", s)
