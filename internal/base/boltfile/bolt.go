@@ -82,6 +82,32 @@ func (b *bolt) capture() error {
 	return nil
 }
 
+// metaPages are at the beginning of the file. Each transaction begins with them.
+const metaPages = 2
+
+// begin begins a transaction of bbolt. If the file was cut off before the end of the meta pages while it was open, bbolt
+// would panic and keep its locks: whoever came next, and Close, would wait for them without end.
+func (b *bolt) begin(write bool) (*bbolt.Tx, error) {
+	info, err := b.file.osFile.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Size() < metaPages*int64(b.pageSize):
+		return nil, b.file.d.damaged(fmt.Errorf("it has only %d bytes", info.Size()))
+	}
+	return b.db.Begin(write)
+}
+
+// view runs fn in a transaction of bbolt that only reads.
+func (b *bolt) view(fn func(*bbolt.Tx) error) error {
+	tx, err := b.begin(false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it always can be
+	return fn(tx)
+}
+
 // writeAt writes for bbolt. While a commit is under way it keeps a copy, and keeps the meta page back.
 func (b *bolt) writeAt(p []byte, at int64) (int, error) {
 	if b.commit {
@@ -174,7 +200,7 @@ func (b *bolt) restartLog() error {
 
 // wipe overwrites with zeros what is free in the file, and what the log has.
 func (b *bolt) wipe() error {
-	tx, err := b.db.Begin(true)
+	tx, err := b.begin(true)
 	if err != nil {
 		return err
 	}

@@ -236,7 +236,7 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := db.db.Begin(true)
+	tx, err := db.begin(true)
 	if err != nil {
 		return nil, d.recoverFrom(err, nil, 0)
 	}
@@ -246,18 +246,29 @@ func (d *DB) transact(ops []*Op) (failed *Op, err error) {
 		if o.err = o.try(t); o.err == nil || t.writes == before && o.panicked == nil {
 			continue
 		}
-		_ = tx.Rollback() // it was not committed, so it always can be
+		if err := t.rollback(); err != nil {
+			return nil, d.recoverFrom(err, tx, id)
+		}
 		return o, errors.Join(o.err, d.reload(db))
 	}
 	if t.writes == 0 {
-		err = tx.Rollback()
+		if err := t.rollback(); err != nil {
+			return nil, d.recoverFrom(err, tx, id)
+		}
 	} else if err := d.tryCommit(db, t); err != nil {
 		return nil, d.recoverFrom(err, tx, id)
 	}
 	if t.writes > 0 || errors.As(d.Trouble(), new(*UnsureError)) { // which is durable by now
 		d.trouble.Store(nil)
 	}
-	return nil, err
+	return nil, nil
+}
+
+// rollback ends a transaction that was not committed. Only a damaged file is in the way.
+func (t *Tx) rollback() (err error) {
+	t.inside = true
+	defer t.recovered(&err)
+	return t.tx.Rollback()
 }
 
 // try runs the operation once. A panic of it is passed to the caller of Do.
@@ -348,7 +359,7 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}
 	}
 	happened := id > 0
-	viewErr := db.db.View(func(tx *bbolt.Tx) error {
+	viewErr := db.view(func(tx *bbolt.Tx) error {
 		happened = happened && tx.ID() >= id
 		return nil
 	})

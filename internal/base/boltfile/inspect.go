@@ -124,7 +124,7 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 		return false, s.records, d.damaged(err)
 	}
 	if view != nil && !fresh {
-		err = d.viewOf(&bolt{db: db}, view)
+		err = d.viewOf(&bolt{db: db, file: &file{f, path, d}, pageSize: db.Info().PageSize}, view)
 	}
 	return fresh, s.records, err
 }

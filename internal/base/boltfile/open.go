@@ -299,7 +299,7 @@ func (d *DB) viewOf(db *bolt, fn func(*Tx) error) (err error) {
 	t := &Tx{d: d, inside: true}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer t.recovered(&err)
-	return db.db.View(func(tx *bbolt.Tx) error {
+	return db.view(func(tx *bbolt.Tx) error {
 		t.tx, t.inside = tx, false
 		err := fn(t)
 		t.inside = true
@@ -401,16 +401,15 @@ func (d *DB) Close() error {
 func (d *DB) tidy() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer (&Tx{d: d, inside: true}).recovered(&err)
-	db := d.db.db
-	db.NoFreelistSync = false
-	tx, err := db.Begin(true)
+	d.db.db.NoFreelistSync = false
+	tx, err := d.db.begin(true)
 	if err != nil {
 		return err
 	}
 	if err := d.tryCommit(d.db, &Tx{tx: tx, d: d}); err != nil {
 		return err
 	}
-	return db.View(func(tx *bbolt.Tx) error { return d.db.file.osFile.Truncate(tx.Size()) })
+	return d.db.view(func(tx *bbolt.Tx) error { return d.db.file.osFile.Truncate(tx.Size()) })
 }
 
 // CopyTo writes a copy of what is durable, which Open opens.
