@@ -113,7 +113,7 @@ func (r *AuditReport) wrong() Wrong { return Wrong{r.Missing, r.Differing, r.Ext
 // audit is one audit under way.
 type audit struct {
 	c      *Copy
-	listed map[key]struct{} // the resources that the Source has
+	listed map[key]int // the resources that the Source has, each with the number of the last set that lists it
 	// unselected are the resources that the Source has and the selection leaves out, if there are
 	// files of them.
 	unselected map[key]struct{}
@@ -142,7 +142,7 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]struct{}{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]int{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Pinned: c.state.pinned(), Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.syncer.pinner.auditedSets(ctx)
@@ -311,7 +311,11 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error],
 			}
 			continue
 		}
-		a.listed[keyOf(w.url)] = struct{}{}
+		listed := keyOf(w.url)
+		if a.listed[listed] == len(a.sets) {
+			continue // the list names it again
+		}
+		a.listed[listed] = len(a.sets)
 		if a.looksAt(w.url) {
 			work <- w
 		}
@@ -320,6 +324,8 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error],
 	workers.Wait()
 	return cmp.Or(failed, ctx.Err())
 }
+
+var errNoFile = errors.New("there is no such file")
 
 // compare compares one resource with its file.
 func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(desired, listedFile) desired) {
@@ -332,7 +338,7 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 	if !known {
 		p, err := c.tree.preferredPath(w.url)
 		if err != nil {
-			a.found(Missing, w, f, err.Error())
+			a.found(Missing, w, f, cmp.Or(askable(w.url), err).Error())
 			return
 		}
 		f.Path = p
@@ -348,7 +354,7 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 	}
 	switch size, ok := at.size(f.Path); {
 	case !ok:
-		a.found(Missing, w, f, "there is no such file")
+		a.found(Missing, w, f, cmp.Or(askable(w.url), errNoFile).Error())
 		return
 	case said.length >= 0 && size != said.length:
 		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", size, said.length))

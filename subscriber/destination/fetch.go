@@ -187,21 +187,27 @@ func (ft *fetcher) fetchFrom(ctx context.Context, w desired, address, p string) 
 // askable returns a *refusedError for an address that no request can be sent to.
 // Characters that the Source did not percent-encode are encoded by now.
 func askable(address string) error {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		err = errors.Unwrap(err) // without the address, which the caller adds
-	case u.Scheme == "":
-		err = errors.New("it is relative")
-	case u.Scheme != "http" && u.Scheme != "https":
-		err = fmt.Errorf("%s is neither http nor https", u.Scheme)
-	case u.Host == "":
-		err = errors.New("it names no host")
-	}
+	err := noWebAddress(address)
 	if err == nil {
 		return nil
 	}
 	return &refusedError{fmt.Errorf("no request can be sent to the address that the Source gives (%w); ask its operator to write an http or https URL", err)}
+}
+
+// noWebAddress says why an address is not that of a web server; nil: it is.
+func noWebAddress(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return errors.Unwrap(err) // without the address, which the caller adds
+	case u.Scheme == "":
+		return errors.New("it is relative")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%s is neither http nor https", u.Scheme)
+	case u.Host == "":
+		return errors.New("it names no host")
+	}
+	return nil
 }
 
 // patiently tries again while that may help.

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,7 +97,7 @@ func (t *tree) preferredPath(rawURL string) (string, error) {
 	}
 	p, err := t.names.path(root.URL, rawURL)
 	if err != nil {
-		return "", fmt.Errorf("%s has no place in the copy: %w", rawURL, err)
+		return "", fmt.Errorf("%s has no place in the copy: %w", rawURL, cmp.Or(noWebAddress(rawURL), err))
 	}
 	return path.Join(root.Dir, p), nil
 }
