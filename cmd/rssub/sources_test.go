@@ -92,11 +92,14 @@ func TestReadSourcesMistakes(t *testing.T) {
 		"sources:\n  - url: https://a.example/b/c\n  - url: https://a.example/b-c\n":                   "sources.yaml:3: the name of this Source is a.example-b-c, as in sources.yaml:2",
 		"sources:\n  - url: https://a.example/\n    lease: never\n":                                    `sources.yaml:3: lease: `,
 		"sources:\n  - url: https://a.example/\n    max-delete: many\n":                                "sources.yaml:2: --max-delete:",
-		"sources:\n  - url: https://a.example/\n  - url: https://b.example/\n    dir: a.example/in\n":  "sources.yaml: the folder of b.example is within that of a.example",
+		"sources:\n  - url: https://a.example/\n  - url: https://b.example/\n    dir: a.example/in\n":  "sources.yaml: the folder of b.example is within the folder of a.example",
 		"sources:\n  - url: https://a.example/\n    dir: x\n  - url: https://b.example/\n    dir: x\n": "have the same folder",
 		"sources:\n  - url: https://a.example/\n    via: callback\n":                                   "sources.yaml:2: via is callback, and rssub has no callback",
 		"sources:\n  - url: https://a.example/\n    dir: .rssub\n":                                     "sources.yaml:2: a.example: the folder copies/.rssub is within copies/.rssub, where the state of all copies is",
 		"sources:\n  - url: https://a.example/\n    dir: .RSSUB/a\n":                                   "sources.yaml:2: a.example: the folder copies/.RSSUB/a is within copies/.rssub, where the state of all copies is",
+		"sources:\n  - url: https://a.example/\n    dir: .\n":                                          "sources.yaml:2: a.example: the folder copies contains copies/.rssub, where the state of all copies is",
+		"sources:\n  - url: https://a.example/\n    dir: ..\n":                                         "contains copies/.rssub, where the state of all copies is",
+		"sources:\n  - url: https://a.example/\n    state-dir: .rssub\n":                               "where the state of all copies is; give the state of the copy a folder of its own",
 		"sources:\n  - url: https://a.example/\n    listen: :80\n":                                     `sources.yaml:3: there is no setting "listen"`,
 	} {
 		if _, err := readFile(t, text, "--dir", "copies"); err == nil || !strings.Contains(err.Error(), says) {

@@ -24,7 +24,7 @@ func TestAddressesThatCannotBeAsked(t *testing.T) {
 				head := resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}
 				s.write(w, head, s.entry("a", ""), resourcesync.Entry{Loc: "http://example.org/REPLACED"})
 			})
-			var list = s.override["/resourcelist.xml"]
+			list := s.override["/resourcelist.xml"]
 			s.set("/resourcelist.xml", func(w http.ResponseWriter, r *http.Request) {
 				out := &replaced{w, "http://example.org/REPLACED", loc}
 				list(out, r)

@@ -200,7 +200,7 @@ func CheckMembers(members []Member) error {
 	if len(members) > MaxMembers {
 		return fmt.Errorf("there are %d Sources, and a fleet has at most %d", len(members), MaxMembers)
 	}
-	names, dirs := map[string]string{}, map[string]string{}
+	names, used := map[string]string{}, map[string]folderUse{}
 	for i := range members {
 		m := &members[i]
 		key := strings.ToLower(m.Name)
@@ -214,27 +214,44 @@ func CheckMembers(members []Member) error {
 		if err := m.Options.check(); err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
-		dir, err := realPath(m.Options.Dir)
+		dirs, err := m.folders()
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
-		if other, twice := dirs[dir]; twice {
-			return fmt.Errorf("%s and %s have the same folder %s: give each its own", other, m.Name, dir)
+		for n, what := range []string{"folder", "state folder"} {
+			if other, twice := used[dirs[n]]; twice {
+				return fmt.Errorf("%s and %s have the same folder %s: give each its own", other.member, m.Name, dirs[n])
+			}
+			used[dirs[n]] = folderUse{m.Name, what}
 		}
-		dirs[dir] = m.Name
 	}
-	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+	for _, dir := range slices.Sorted(maps.Keys(used)) {
+		one := used[dir]
 		for above := filepath.Dir(dir); above != filepath.Dir(above); above = filepath.Dir(above) {
-			if other, within := dirs[above]; within {
-				return fmt.Errorf("the folder of %s is within that of %s, where an audit would find its files: give each its own", dirs[dir], other)
+			if other, within := used[above]; within && other.member != one.member {
+				return fmt.Errorf("the %s of %s is within the %s of %s, where it would be in the way: give each its own", one.what, one.member, other.what, other.member)
 			}
 		}
 	}
 	return nil
 }
 
+// folders returns the real paths of the copy and of its state.
+func (m *Member) folders() (dirs [2]string, err error) {
+	state := cmp.Or(m.Options.StateDir, filepath.Join(m.Options.Dir, stateName))
+	for n, dir := range []string{m.Options.Dir, state} {
+		if dirs[n], err = realPath(dir); err != nil {
+			break
+		}
+	}
+	return dirs, err
+}
+
+// folderUse is what a member has a folder for.
+type folderUse struct{ member, what string }
+
 // CheckMembers reports why these cannot be the members of a Fleet with these options: the reasons
-// of the function CheckMembers, and a copy within Dir. It opens nothing.
+// of the function CheckMembers, and a copy within Dir, around it, or with its state there. It opens nothing.
 func (o FleetOptions) CheckMembers(members []Member) error {
 	if err := CheckMembers(members); err != nil {
 		return err
@@ -245,15 +262,25 @@ func (o FleetOptions) CheckMembers(members []Member) error {
 	}
 	for i := range members {
 		m := &members[i]
-		dir, err := realPath(m.Options.Dir)
-		if err != nil {
+		dirs, err := m.folders()
+		switch {
+		case err != nil:
 			return fmt.Errorf("%s: %w", m.Name, err)
-		}
-		if isWithin(state, dir) {
+		case isWithin(state, dirs[0]):
 			return fmt.Errorf("%s: the folder %s is within %s, where the state of all copies is; give the copy a folder outside of it", m.Name, m.Options.Dir, o.Dir)
+		case contains(dirs[0], state):
+			return fmt.Errorf("%s: the folder %s contains %s, where the state of all copies is; give the copy a folder of its own", m.Name, m.Options.Dir, o.Dir)
+		case contains(dirs[1], state):
+			return fmt.Errorf("%s: the state folder %s contains %s, where the state of all copies is; give the state of the copy a folder of its own", m.Name, dirs[1], o.Dir)
 		}
 	}
 	return nil
+}
+
+// contains reports whether other is dir, or within it.
+func contains(dir, other string) bool {
+	within, err := filepath.Rel(dir, other)
+	return err == nil && filepath.IsLocal(within)
 }
 
 // isWithin reports whether dir is a folder of state, or is within it. A name that some file system takes for

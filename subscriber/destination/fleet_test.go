@@ -237,6 +237,10 @@ func TestFleetRefuses(t *testing.T) {
 	at := func(name, source, dir string) destination.Member {
 		return destination.Member{Name: name, Options: destination.Options{Source: source, Dir: filepath.Join(root, dir)}}
 	}
+	stateAt := func(m destination.Member, dir string) destination.Member {
+		m.Options.StateDir = filepath.Join(root, dir)
+		return m
+	}
 	many := make([]destination.Member, destination.MaxMembers+1)
 	for i := range many {
 		many[i] = at(fmt.Sprint("m", i), "https://a.example/", fmt.Sprint(i))
@@ -245,10 +249,15 @@ func TestFleetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, members := range map[string][]destination.Member{
-		"cannot be the name":       {at("../x", "https://a.example/", "a")},
-		"two copies have the name": {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
-		"have the same folder":     {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
-		"is within that of x":      {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
+		"cannot be the name":                              {at("../x", "https://a.example/", "a")},
+		"two copies have the name":                        {at("x", "https://a.example/", "a"), at("X", "https://b.example/", "b")},
+		"have the same folder":                            {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/a")},
+		"is within the folder of x":                       {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "a/b/c")},
+		"the state folder of y is within the folder of x": {at("x", "https://a.example/", "a"), stateAt(at("y", "https://b.example/", "b"), "a/y")},
+		"the folder of y is within the state folder of x": {stateAt(at("x", "https://a.example/", "a"), "s"), at("y", "https://b.example/", "s/y")},
+		"have the same folder " + root + "/s":             {stateAt(at("x", "https://a.example/", "a"), "s"), stateAt(at("y", "https://b.example/", "b"), "link/s")},
+		"contains " + filepath.Join(root, "fleet") + ", where the state of all copies is; give the copy a folder of its own": {at("x", "https://a.example/", "link")},
+		"the state folder " + root + "/fleet contains":                           {stateAt(at("x", "https://a.example/", "a"), "fleet")},
 		"where the state of all copies is; give the copy a folder outside of it": {at("x", "https://a.example/", "a"), at("y", "https://b.example/", "link/fleet/b")},
 		"is not the address of a Source":                                         {at("x", "ftp://a.example/", "a")},
 		"at most 1000":                                                           many,
