@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher/catalogue"
 )
 
@@ -299,6 +300,9 @@ func (c *Catalogue) path(at, given string) (string, error) {
 
 // given turns an entry into what the index gets.
 func (c *Catalogue) given(e *catalogue.Entry) (Given, error) {
+	if u, err := url.Parse(e.URL); err == nil && web.HasDotSegment(u) { // it may be where this Source serves files
+		return Given{}, errors.New("its url has a dot segment (/./ or /../, or one that is percent-encoded); write the address without")
+	}
 	key, err := c.key(e.URL, e.Path)
 	switch {
 	case err != nil:

@@ -158,6 +158,8 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 	for want, bad := range map[string]string{
 		"name that folder as the root of contents": `{"path":"a"}`,
 		"leave out the url":                        `{"url":"https://source.example.org/data/a"}`,
+		"has a dot segment":                        `{"url":"https://source.example.org/x/../data/a"}`,
+		"percent-encoded":                          `{"url":"https://source.example.org/x/%2E%2e/data/a","path":"a"}`,
 		"DOC-60":                                   `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
 		"type":                                     `{"url":"https://repo.example.org/x","type":"plain"}`,
 		"pri":                                      `{"url":"https://repo.example.org/x","links":[{"rel":"via","href":"https://example.org/","pri":1000000000}]}`,
