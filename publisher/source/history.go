@@ -42,6 +42,8 @@ type history struct {
 	// Offset is added to the numbers of changes before they are recorded. It is 0 unless an earlier
 	// version began an index anew, and counted from 1 again.
 	Offset uint64 `json:"offset,omitempty"`
+	// Skipped is the beginning of the log, if it was logged that the outbox lacks changes before it.
+	Skipped uint64 `json:"skipped,omitempty"`
 	// Capabilities has a word for each entry of the Capability List.
 	Capabilities []string `json:"capabilities,omitempty"`
 }

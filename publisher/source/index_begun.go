@@ -23,11 +23,21 @@ func goOn(s *set, seq uint64, at time.Time) error {
 	if err := s.index.restart(time.Now(), after); err != nil {
 		return err
 	}
-	s.skipped.Store(s.index.state().begin.seq)
+	if err := s.skip(s.index.state().begin.seq); err != nil {
+		return err
+	}
 	s.composer.log.Warn("the index is not the one with which the last changes were published: it is new, or from a backup. Its log begins anew, with what is found from now on; "+
 		"what changed before and is not published never will be, and every copy of this Source has to be compared with the Resource List",
 		"event", "index_begun_anew", "published", seq, "at", at)
 	return nil
+}
+
+// skip remembers a beginning of the log before which the outbox lacks changes, so that it is logged once.
+func (s *set) skip(begin uint64) error {
+	return s.shelf.swap(func(c *register) error {
+		c.History.Skipped = begin
+		return nil
+	})
 }
 
 // restart empties the log. It begins anew now, after a place that an index before this one had

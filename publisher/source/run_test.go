@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -307,4 +308,48 @@ func TestIndexIsLost(t *testing.T) {
 	if _, listed := x.changes(x.lists()); len(listed) != 3 {
 		t.Errorf("%d changes are listed since the index was lost, want 3", len(listed))
 	}
+}
+
+// That an index was begun anew is logged once, and no start after it says that more is missing. Nor is a real loss logged at
+// each start.
+func TestWhatIsMissingIsLoggedOnce(t *testing.T) {
+	h := newHub(t)
+	log := &lockedBuffer{}
+	x := newSite(t, func(o *Options) {
+		o.Hubs, o.Every = []publisher.Hub{{URL: h.server.URL + "/"}}, time.Millisecond
+		o.Log = slog.New(slog.NewTextHandler(log, nil))
+	})
+	x.write(map[string]string{"a": "1"})
+	x.build()
+	x.write(map[string]string{"a": "2", "b": "1"})
+	x.build()
+	x.step(onRing(x.sets[0].feed))
+	starts := func(what string, begun, lost int) {
+		t.Helper()
+		for range 3 {
+			x.open()
+			x.build()
+			x.step(onRing(x.sets[0].feed))
+			x.close()
+		}
+		x.open()
+		got := func(event string) int { return strings.Count(log.String(), "event="+event+" ") }
+		if got("index_begun_anew") != begun || got("changes_lost") != lost {
+			t.Errorf("%s: index_begun_anew is logged %d times, want %d, and changes_lost %d times, want %d", what, got("index_begun_anew"), begun, got("changes_lost"), lost)
+		}
+	}
+	x.close()
+	if err := os.RemoveAll(filepath.Join(x.o.StateDir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	starts("after the index was lost", 1, 0)
+
+	x.write(map[string]string{"a": "3"})
+	x.build()
+	last := x.sets[0].index.state().last
+	if _, err := x.sets[0].index.Prune(Cut{Before: time.UnixMicro(last.at + 1), Through: last.seq}); err != nil {
+		t.Fatal(err)
+	}
+	x.close()
+	starts("after the log lost a change that the outbox lacks", 1, 1)
 }

@@ -74,8 +74,6 @@ type set struct {
 	changes, framework *publisher.Publisher
 	topics             []topic
 	hubs               []string
-	// skipped is the beginning of the log, if it is known that the outbox lacks changes before it.
-	skipped atomic.Uint64
 
 	moved   clock.Signal // the index has changed
 	noticed clock.Signal // there are notices to publish
