@@ -36,10 +36,27 @@ var (
 	magicGzip = []byte("\x1f\x8b")
 )
 
-func (in input) beginsWith(magic []byte) bool {
-	begin := make([]byte, len(magic))
-	_, err := in.at.ReadAt(begin, 0)
-	return err == nil && bytes.Equal(begin, magic)
+func (in input) beginsWith(magic []byte) bool { return has(in.at, 0, magic) }
+
+// has reports whether a file has some bytes at an offset.
+func has(at io.ReaderAt, offset int64, magic []byte) bool {
+	is := make([]byte, len(magic))
+	_, err := at.ReadAt(is, offset)
+	return err == nil && bytes.Equal(is, magic)
+}
+
+// notReadable are formats that no reader of documents knows, each with what its files have at an offset.
+var notReadable = []struct {
+	offset int64
+	magic  string
+	name   string
+}{
+	{257, "ustar", "a tar archive"},
+	{0, "BZh", "compressed with bzip2"},
+	{0, "\xfd7zXZ\x00", "compressed with xz"},
+	{0, "\x28\xb5\x2f\xfd", "compressed with zstd"},
+	{0, "7z\xbc\xaf\x27\x1c", "a 7-Zip archive"},
+	{0, "Rar!", "a RAR archive"},
 }
 
 // isPackage reports whether this is a ZIP file.
@@ -70,21 +87,34 @@ func (b body) reader() io.Reader { return io.NewSectionReader(b.at, 0, b.size) }
 // not, for example because a server decompressed it, is read as it is.
 func (in input) document() (body, error) {
 	most := resourcesync.DefaultLimits.Bytes + 1
-	switch packed := in.beginsWith(magicGzip); {
-	case packed && !in.gzip:
-		return body{}, errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; readers will not decompress it")
-	case !packed:
-		return body{in.at, min(in.size, most)}, nil
+	packed, b, also := in.beginsWith(magicGzip), body{in.at, min(in.size, most)}, ""
+	var err error
+	if packed {
+		b, err = in.decompressed(most)
+		also = ", compressed with gzip"
 	}
+	for _, no := range notReadable {
+		if has(b.at, no.offset, []byte(no.magic)) {
+			return b, fmt.Errorf("it is %s%s; extract it, and validate the documents in it one by one. A package of a dump has to be a ZIP file", no.name, also)
+		}
+	}
+	if packed && !in.gzip {
+		err = errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; readers will not decompress it")
+	}
+	return b, err
+}
+
+// decompressed returns at most most bytes of what gzip has compressed. After an error it has those before it.
+func (in input) decompressed(most int64) (body, error) {
 	z, err := gzip.NewReader(io.NewSectionReader(in.at, 0, in.size))
 	if err != nil {
-		return body{}, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)
+		return body{at: bytes.NewReader(nil)}, fmt.Errorf("not gzip, though its name or HTTP says so: %w", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(z, most))
 	if err != nil {
-		return body{}, fmt.Errorf("not gzip from end to end: %w", err)
+		err = fmt.Errorf("not gzip from end to end: %w", err)
 	}
-	return body{bytes.NewReader(b), int64(len(b))}, nil
+	return body{bytes.NewReader(b), int64(len(b))}, err
 }
 
 // open opens a file, a URL or standard input. Call the returned function after reading.

@@ -1,10 +1,12 @@
 package examine
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,21 @@ func gzipped(t *testing.T, text string) string {
 	z := gzip.NewWriter(&b)
 	_, err := z.Write([]byte(text))
 	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// tarred is a tar archive with one file.
+func tarred(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := w.WriteHeader(&tar.Header{Name: "list.xml", Mode: 0o644, Size: int64(len(text))})
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -64,6 +81,11 @@ func TestFilesAreChecked(t *testing.T) {
 		{"packed.xml", gzipped(t, list), "it is compressed with gzip, and neither its name", false, false},
 		{"broken.gz", "\x1f\x8bno", "not gzip, though its name", false, false},
 		{"short.gz", gzipped(t, strings.Repeat(list, 99))[:60], "not gzip from end to end", false, false},
+		{"many.tar.gz", gzipped(t, tarred(t, list)), "it is a tar archive, compressed with gzip; extract it", false, false},
+		{"many.tgz", gzipped(t, tarred(t, list)), "it is a tar archive, compressed with gzip; extract it", false, false},
+		{"cut.tar.gz", gzipped(t, tarred(t, strings.Repeat(list, 99)))[:400], "it is a tar archive, compressed with gzip; extract it", false, false},
+		{"many.tar", tarred(t, list), "it is a tar archive; extract it", false, false},
+		{"list.xml.xz", "\xfd7zXZ\x00\x00\x04", "it is compressed with xz; extract it", false, false},
 		{"sitemap.xml", strings.Replace(list, "<rs:md", "<rs:no", 1), "a sitemap without ResourceSync", false, true},
 		{"page.html", `<html><head><link rel="resourcesync" href="https://example.org/cl.xml"></head></html>`, "its link to a Capability List leads to https://example.org/cl.xml", false, false},
 
