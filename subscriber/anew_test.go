@@ -20,8 +20,8 @@ func TestBeginAnew(t *testing.T) {
 		if err := BeginAnew(l.o.Dir); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := ReadStatus(l.o.Dir); err == nil {
-			t.Errorf("there is a status of before: %+v", st)
+		if st, err := ReadStatus(l.o.Dir); err != nil || !st.Until.IsZero() || st.Counts.Received > 0 || len(st.Subscriptions) != 1 {
+			t.Errorf("the status is %+v, %v", st, err)
 		}
 		h.locked(func() { h.sinceXML = l.changeList(1, 2, 3, 4) })
 		l.o.Start = l.second(1.5)

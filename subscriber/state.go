@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -81,7 +81,15 @@ func BeginAnew(dir string) error {
 	if err != nil {
 		return fmt.Errorf("subscriber: %w", err)
 	}
-	return errors.Join(db.Update(forget), db.Close(), os.RemoveAll(filepath.Join(dir, statusFile)))
+	if err := errors.Join(db.Update(forget), db.Close()); err != nil {
+		return err
+	}
+	was, err := ReadStatus(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	now := Status{AsOf: time.Now(), Topic: was.Topic, Way: was.Way, Subscriptions: was.Subscriptions}
+	return now.write(dir)
 }
 
 // forget removes everything except the subscriptions.

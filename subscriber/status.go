@@ -195,11 +195,16 @@ func (s *Subscriber) writeStatus() error {
 	if err != nil {
 		return err
 	}
+	return st.write(s.o.Dir)
+}
+
+// write writes the status file.
+func (st *Status) write(dir string) error {
 	raw, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(s.o.Dir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
+	return atomicfile.WriteBytes(filepath.Join(dir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
 // ReadStatus reads the status of the Subscriber with the folder dir, which may be
