@@ -26,7 +26,7 @@ func (s *set) feedFrom(ctx context.Context, snap *Snapshot) error {
 	after := max(s.changes.Recorded(), offset) - offset
 	if begin, at := snap.Begin(); after < begin {
 		if after > 0 && s.shelf.current().History.Skipped != begin {
-			if err := s.skip(begin); err != nil {
+			if err := s.shelf.skip(begin); err != nil {
 				return err
 			}
 			s.composer.log.Error("changes are missing in the outbox and in the log; subscribers are not notified of them, and find them in the Change Lists", "event", "changes_lost", "before", at)

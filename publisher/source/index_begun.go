@@ -23,7 +23,7 @@ func goOn(s *set, seq uint64, at time.Time) error {
 	if err := s.index.restart(time.Now(), after); err != nil {
 		return err
 	}
-	if err := s.skip(s.index.state().begin.seq); err != nil {
+	if err := s.shelf.skip(s.index.state().begin.seq); err != nil {
 		return err
 	}
 	s.composer.log.Warn("the index is not the one with which the last changes were published: it is new, or from a backup. Its log begins anew, with what is found from now on; "+
@@ -33,8 +33,8 @@ func goOn(s *set, seq uint64, at time.Time) error {
 }
 
 // skip remembers a beginning of the log before which the outbox lacks changes, so that it is logged once.
-func (s *set) skip(begin uint64) error {
-	return s.shelf.swap(func(c *register) error {
+func (s *shelf) skip(begin uint64) error {
+	return s.swap(func(c *register) error {
 		c.History.Skipped = begin
 		return nil
 	})
