@@ -110,7 +110,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if f.publicURL == "" && !f.call.Dev {
 		return errors.New("--public-url is missing: the URL at which others reach this Source, such as https://books.example.org/")
 	}
-	return nil
+	return f.server.Check()
 }
 
 func (f *serveFlags) run(cmd *cobra.Command) error { return f.publish(cmd, f.options, nil) }

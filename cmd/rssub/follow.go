@@ -126,7 +126,12 @@ Prometheus at /metrics. The copy stays ready while a hub is unavailable.`,
 	f.addActions(cmd.Flags())
 	cmd.Flags().StringVar(&f.sources, "sources", "", "YAML `FILE` with many Sources, read again when it changes; --dir is the folder with a folder for each of their copies then")
 	server.Add(cmd.Flags(), "8095", takes)
-	return cmd, func(cmd *cobra.Command) error { return f.check(cmd, source) }
+	return cmd, func(cmd *cobra.Command) error {
+		if err := f.check(cmd, source); err != nil {
+			return err
+		}
+		return server.Check()
+	}
 }
 
 // check reports what is wrong with the flags, or missing for a copy that a hub keeps in sync.

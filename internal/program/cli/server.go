@@ -81,17 +81,40 @@ func newServer(name string, log *slog.Logger) *Server {
 	}
 }
 
-// Open reads the certificates and the operator's token, and opens the addresses. Nothing is
-// answered before Serve. Name is what the log calls the listener for others. An error has its
-// exit code.
-func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
-	s := newServer(name, log)
+// Check reports what is wrong with the flags, and with the files that they name. It opens no address.
+func (f *ServerFlags) Check() error {
+	log := slog.New(slog.DiscardHandler)
+	_, proxies := f.trusted()
+	_, cert := f.public.certificate(log)
+	errs := []error{proxies, checkListen(f.public.prefix+"listen", f.public.addr), cert, f.checkOperator()}
+	if f.admin.addr != "" {
+		_, cert = f.admin.certificate(log)
+		_, token := readToken("--admin-token-file", f.tokenFile, log)
+		errs = append(errs, cert, token)
+	}
+	return errors.Join(errs...)
+}
+
+// trusted are the ranges of --trusted-proxy.
+func (f *ServerFlags) trusted() (all []netip.Prefix, err error) {
 	for _, text := range f.proxies {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, Fail(ExitUsage, "--trusted-proxy %q is not a range of addresses; write it like 10.0.0.7/32 or fd00::/8", text)
 		}
-		s.o.Exempt = append(s.o.Exempt, p)
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Open reads the certificates and the operator's token, and opens the addresses. Nothing is
+// answered before Serve. Name is what the log calls the listener for others. An error has its
+// exit code.
+func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog.Logger) (*Server, error) {
+	s := newServer(name, log)
+	var err error
+	if s.o.Exempt, err = f.trusted(); err != nil {
+		return nil, err
 	}
 	at := f.public
 	if dev && !f.flags.Changed(strings.TrimPrefix(at.prefix, "--")+"listen") {
@@ -117,15 +140,25 @@ func (f *ServerFlags) OpenOperator(ctx context.Context, log *slog.Logger) (*Serv
 	return s, f.openOperator(ctx, s, log)
 }
 
+// certificate reads the certificate; nil: there is to be none.
+func (f addressFlags) certificate(log *slog.Logger) (*ingress.Certificate, error) {
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return nil, Fail(ExitUsage, "%[1]stls-cert and %[1]stls-key go together; name both files, or neither", f.prefix)
+	case f.cert == "":
+		return nil, nil
+	}
+	cert, err := ingress.ReadCertificate(f.cert, f.key, log)
+	if err != nil {
+		return nil, Fail(ExitFailure, "reading the certificate (%stls-cert, %stls-key): %w", f.prefix, f.prefix, err)
+	}
+	return cert, nil
+}
+
 // open reads the certificate and opens the address.
 func (p *port) open(ctx context.Context, f addressFlags) (err error) {
-	if (f.cert == "") != (f.key == "") {
-		return Fail(ExitUsage, "%[1]stls-cert and %[1]stls-key go together; name both files, or neither", f.prefix)
-	}
-	if f.cert != "" {
-		if p.cert, err = ingress.ReadCertificate(f.cert, f.key, p.o.Log); err != nil {
-			return Fail(ExitFailure, "reading the certificate (%[1]stls-cert, %[1]stls-key): %[2]w", f.prefix, err)
-		}
+	if p.cert, err = f.certificate(p.o.Log); err != nil {
+		return err
 	}
 	p.Listener, err = Listen(ctx, f.prefix+"listen", f.addr)
 	return err
