@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/rshub/rshub/internal/base/egress"
 )
 
 // Pattern matches URLs, of topics for example `https://example.org/*`. The zero
@@ -14,8 +16,8 @@ import (
 //
 // A `*` in the path stands for any run of characters, slashes and the query included;
 // `*.` before the host stands for any of its subdomains; `*` alone matches every URL.
-// URLs are compared by what they mean: scheme and host without regard to case, the port
-// only if it is not the scheme's own, the path decoded and without dot segments. So
+// URLs are compared by what they mean: scheme and host without regard to case, an address
+// and a port as numbers, no port as the scheme's own, the path decoded and without dot segments. So
 // another spelling does not get around a pattern.
 //
 // For some servers an encoded slash or a backslash is a character of a segment, for
@@ -139,8 +141,6 @@ func glob(parts []string, s string) bool {
 	return strings.HasSuffix(s, parts[last])
 }
 
-var defaultPorts = map[string]string{"http": "80", "https": "443"}
-
 type canonicalURL struct {
 	scheme, host string
 	path         readings[string] // with the query behind it
@@ -159,14 +159,10 @@ func canonical(raw string) (canonicalURL, error) {
 	case u.User != nil:
 		return c, errors.New("it has a user name")
 	}
-	c.host = strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if c.host == "" {
+	if strings.Trim(u.Hostname(), ".") == "" {
 		return c, errors.New("it has no host")
 	}
-	port := u.Port()
-	if port != "" && port != defaultPorts[c.scheme] {
-		c.host += ":" + port
-	}
+	c.host = egress.HostPort(u)
 	decoded := decode(u.EscapedPath())
 	c.path.strict = clean(decoded)
 	c.path.loose = clean(strings.NewReplacer("%2F", "/", `\`, "/").Replace(decoded))

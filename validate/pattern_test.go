@@ -15,6 +15,7 @@ func TestPattern(t *testing.T) {
 			yes: []string{
 				"https://example.org/", "https://example.org/a/b?c=d", "HTTPS://EXAMPLE.org/a",
 				"https://example.org:443/a", "https://example.org./a", "https://example.org",
+				"https://example.org:0443/a", "https://example.org:/a",
 			},
 			no: []string{
 				"http://example.org/", "https://example.org.evil.example/", "https://example.org@evil.example/",
@@ -64,7 +65,8 @@ func TestPattern(t *testing.T) {
 		},
 		{pattern: "https://example.org/a%25/*", yes: []string{"https://example.org/a%25/x"}, no: []string{"https://example.org/a%2525/x"}},
 		{pattern: "*", yes: []string{"https://example.org/", "http://[::1]:80/x"}},
-		{pattern: "http://[2001:db8::1]/*", yes: []string{"http://[2001:DB8::1]:80/x"}, no: []string{"http://[2001:db8::2]/x"}},
+		{pattern: "http://[2001:db8::1]/*", yes: []string{"http://[2001:DB8::1]:80/x", "http://[2001:0db8:0::0001]:080/x"}, no: []string{"http://[2001:db8::2]/x"}},
+		{pattern: "http://192.0.2.1:8080/*", yes: []string{"http://[::ffff:192.0.2.1]:08080/x", "http://[::FFFF:c000:201]:8080/x"}, no: []string{"http://192.0.2.1/x", "http://[::192.0.2.1]:8080/x"}},
 	} {
 		p, err := ParsePattern(tc.pattern)
 		if err != nil {
@@ -95,7 +97,7 @@ func TestPatternTouches(t *testing.T) {
 		"https://example.org/private/*": {
 			yes: []string{
 				"https://example.org/private/x", "https://example.org/private%2fx", `https://example.org/private\x`, "https://example.org/private%5Cx",
-				"https://example.org/open/..%2fprivate/x", "https://example.org/%70rivate/", "https://example.org/private/..%2fopen/x",
+				"https://example.org/open/..%2fprivate/x", "https://example.org/%70rivate/", "https://example.org/private/..%2fopen/x", "https://example.org:00443/private/x",
 			},
 			no: []string{"https://example.org/open/x", "https://example.org/private%252fx", "https://example.com/private/x", "https://example.org/private*/x"},
 		},
@@ -157,7 +159,7 @@ func FuzzPatternStaysWithItsHost(f *testing.F) {
 			return
 		}
 		u, err := canonical(s)
-		if err != nil || u.host != "example.org" || u.scheme != "https" {
+		if err != nil || u.host != "example.org:443" || u.scheme != "https" {
 			t.Errorf("%q matches and is %+v, %v", s, u, err)
 		}
 		if !p.Touches(s) {

@@ -321,7 +321,7 @@ func plainHostPort(rawURL string) (string, bool) {
 	}
 	name := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' }
 	digit := func(c rune) bool { return c >= '0' && c <= '9' }
-	plain := host != "" && host[len(host)-1] != '.' && only(host, name) && explicit == (digits != "") && only(digits, digit)
+	plain := host != "" && host[len(host)-1] != '.' && only(host, name) && explicit == (digits != "") && only(digits, digit) && !strings.HasPrefix(digits, "0")
 	return authority + port, plain
 }
 
@@ -330,15 +330,22 @@ func only(s string, is func(rune) bool) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0
 }
 
-// HostPort is the name under which Budget and others count requests to one host: lower case,
-// without a final dot, with the scheme's port if u names none.
+// HostPort is the name under which Budget and others count requests to one host, the same for
+// every spelling of it: lower case, without final dots, an address as Go writes it, with the
+// scheme's port if u names none, and without zeros before the port.
 func HostPort(u *url.URL) string {
 	port := u.Port()
-	if port == "" {
+	switch {
+	case port != "":
+		port = cmp.Or(strings.TrimLeft(port, "0"), "0")
+	case strings.EqualFold(u.Scheme, "https"):
+		port = "443"
+	default:
 		port = "80"
-		if strings.EqualFold(u.Scheme, "https") {
-			port = "443"
-		}
 	}
-	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+	host := strings.TrimRight(strings.ToLower(u.Hostname()), ".")
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().String()
+	}
+	return net.JoinHostPort(host, port)
 }

@@ -361,6 +361,18 @@ func TestHostPort(t *testing.T) {
 		"HTTPS://example.org./":   "example.org:443",
 		"http://example.org:8080": "example.org:8080",
 		"http://[::1]/":           "[::1]:80",
+
+		// Other spellings of the same hosts.
+		"http://example.org:08080":        "example.org:8080",
+		"http://example.org:000080/":      "example.org:80",
+		"http://example.org:/":            "example.org:80",
+		"http://example.org../":           "example.org:80",
+		"http://example.org:0/":           "example.org:0",
+		"http://[0:0::0001]:080/":         "[::1]:80",
+		"https://[2001:DB8:0::1]/":        "[2001:db8::1]:443",
+		"http://[::FFFF:c000:201]/":       "192.0.2.1:80",
+		"http://[::ffff:192.0.2.1]:0443/": "192.0.2.1:443",
+		"http://[fe80:0::1%25eth0]/":      "[fe80::1%eth0]:80",
 	} {
 		if got := HostPort(mustURL(t, raw)); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)
