@@ -50,13 +50,23 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has a host of more than %d characters, which no name of the DNS has: send the URL of a host that exists", maxHost)
 	case strings.Contains(u.Host, "%") || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' }):
 		return formError(param, "has a percent escape in its host: send the host in ASCII, a name in other letters in its xn-- form, and an address without a zone")
-	case !strings.Contains(raw, u.EscapedPath()):
+	case pathOf(raw) != u.EscapedPath():
 		// It would be sent in another spelling than it was received (HUB-40).
 		return formError(param, "has a character in its path that no path may have as it is, such as { or |: percent-encode it in the URL itself")
 	case !portOK(u.Port()):
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
 	return nil
+}
+
+// pathOf returns the path of an absolute URL without a fragment, as it is written.
+func pathOf(raw string) string {
+	_, rest, _ := strings.Cut(raw, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		return rest[i:]
+	}
+	return ""
 }
 
 // HubURL returns the form of a hub's URL in which two are compared: with "/" where its

@@ -12,7 +12,7 @@ func TestCheckURL_HUB02(t *testing.T) {
 		"http://example.org", "https://example.org/", "HTTPS://EXAMPLE.org/x", "http://example.org:8080/a?b=c&d", "http://example.org:/",
 		"http://127.0.0.1:1/", "http://[::1]/", "http://[2001:db8::1]:65535/x", "http://localhost/", "http://example.org?x",
 		"http://xn--bcher-kva.example/", "http://example.org/a@b:c", "http://example.org/?u=http://a@b/",
-		"http://example.org/?a|b{c}", "http://example.org/,;=%20'()*!", "http://example.org/?%zz",
+		"http://example.org/?a|b{c}", "http://example.org?x=/{y}", "http://example.org/x?y://z/?", "http://example.org/,;=%20'()*!", "http://example.org/?%zz",
 		"http://example.org/" + strings.Repeat("x", MaxURL-19),
 		"http://" + strings.Repeat("a.", 126) + "a:80/", "http://" + strings.Repeat("a.", 126) + "a./",
 	} {
@@ -57,6 +57,7 @@ func TestCheckURL_HUB02(t *testing.T) {
 		{"http://example.org/ü", "0xC3"},
 		{"http://bücher.example/", "0xC3"},
 		{"http://example.org/a|b{c}", "in its path"},
+		{"http://example.org/a|b?x=/a%7Cb", "in its path"},
 		{"http://example.org/<", "0x3C"},
 		{"http://example.org/>;rel=hub", "0x3E"},
 		{"http://example.org/\"", "0x22"},
