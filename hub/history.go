@@ -36,23 +36,27 @@ type reads struct {
 }
 
 // serve answers a question about the history of topics, and writes its log line.
-func (rd *reads) serve(w http.ResponseWriter, r *http.Request, values url.Values) {
+func (rd *reads) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	e := Event{Name: EventRead, Outcome: OutcomeAccepted, Status: http.StatusOK, Topic: values.Get("hub.topic")}
+	e := Event{Name: EventRead, Outcome: OutcomeAccepted, Status: http.StatusOK, Topic: r.URL.Query().Get("hub.topic")}
 	rd.allowOrigin(w.Header(), r)
 	defer func() { rd.h.reportRequest(w, r, start, e) }() // also of an answer that was broken off
-	if err := rd.answer(w, r, values, &e); err != nil {
+	if err := rd.answer(w, r, &e); err != nil {
 		rd.h.refused(w, r, &e, err)
 	}
 }
 
 // answer answers a question, or returns why not before anything is written.
-func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Values, e *Event) error {
+func (rd *reads) answer(w http.ResponseWriter, r *http.Request, e *Event) error {
 	if rd.h.o.History == nil || rd.h.o.Read == ReadOff {
 		return refuse(historyOff, "This hub does not serve the history of topics. Subscribe, or read the lists of the Source.")
 	}
 	if err := rd.h.browsers.CheckHost(r); err != nil {
 		return err
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // what cannot be read is missing in values
+		return refuse(badQuery, "The query cannot be read: %s. Write & between parameters, and %% as %%25.", err)
 	}
 	q, err := history.ParseQuery(values)
 	if err != nil {
@@ -72,6 +76,8 @@ func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Value
 		return rd.stream(w, r, q, from)
 	}
 	switch {
+	case len(q.Topics) > 1:
+		return refuse(badQuery, "The answer is about one topic, and %d are named; ask for each by itself.", len(q.Topics))
 	case q.Describe != "":
 		if !accept.Accepts(mediaXML, mediaTextXML) {
 			return refuse(notAcceptable, "This is an XML document, and Accept excludes XML.")
@@ -79,8 +85,6 @@ func (rd *reads) answer(w http.ResponseWriter, r *http.Request, values url.Value
 		return rd.h.o.History.Describe(w, r, q)
 	case q.Latest, q.ID != [16]byte{}:
 		return rd.h.o.History.Document(w, r, q, from)
-	case len(q.Topics) > 1:
-		return refuse(badQuery, "A Change List is of one topic, and %d are named; ask for each by itself.", len(q.Topics))
 	case q.Since.IsZero() && q.After == nil && !q.Earliest:
 		return refuse(badQuery, "Say from where: with since=DATETIME for the changes since then, after=earliest for all that the hub has, or latest for the newest notification.")
 	case !accept.Accepts(mediaXML, mediaTextXML):
@@ -102,7 +106,8 @@ func (rd *reads) stream(w http.ResponseWriter, r *http.Request, q history.Query,
 // mayRead refuses a question about topics that its sender may not read. To those without a
 // right, a topic that the hub has is like one that it has not.
 func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
-	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	given := strings.EqualFold(scheme, "Bearer")
 	for _, topic := range topics {
 		if err := rd.h.checkTopic(topic); err != nil {
 			return history.ErrUnknown
@@ -113,7 +118,7 @@ func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
 		if !given {
 			return refuse(noCredential, "This hub lets only known readers read. Send the token that its operator gave you, as Authorization: Bearer.")
 		}
-		reader, err := rd.h.o.Publishers.Reader(token, topic)
+		reader, err := rd.h.o.Publishers.Reader(strings.TrimSpace(token), topic)
 		if reader.Name == "" {
 			return refuse(wrongCredential, "The bearer token is not that of a reader here.")
 		}
@@ -183,7 +188,7 @@ func (rd *reads) allowOrigin(header http.Header, r *http.Request) bool {
 // preflight answers the question of a browser whether a page may read, if it is one.
 func (rd *reads) preflight(w http.ResponseWriter, r *http.Request) bool {
 	wanted := r.Header.Get("Access-Control-Request-Method")
-	if r.Method != http.MethodOptions || wanted != http.MethodGet && wanted != http.MethodHead || !history.Asks(r.URL.Query()) || !rd.allowOrigin(w.Header(), r) {
+	if r.Method != http.MethodOptions || wanted != http.MethodGet && wanted != http.MethodHead || !history.Asks(r.URL) || !rd.allowOrigin(w.Header(), r) {
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD")

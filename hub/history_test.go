@@ -75,6 +75,10 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		{"nothing is asked", about(topic, ""), nil, nil, 400, "bad-query"},
 		{"a wrong time", about(topic, "&since=x"), nil, nil, 400, "bad-query"},
 		{"two topics", about(topic, "&hub.topic=b"+since), nil, nil, 400, "bad-query"},
+		{"two topics and one document", about(topic, "&hub.topic=b&latest"), nil, nil, 400, "bad-query"},
+		{"a query that cannot be read", about(topic, "&after=%zz"), nil, nil, 400, "bad-query"},
+		{"a semicolon", about(topic, since+";form=meta"), nil, nil, 400, "bad-query"},
+		{"a semicolon behind the topic", about(topic, ";latest"), nil, nil, 400, "bad-query"},
 		{"another topic", about("https://example.org/other/", since), nil, nil, 404, "unknown-topic"},
 		{"a topic that is not served", about(topic, since), nil, denied, 404, "unknown-topic"},
 		{"before the beginning", about(topic, "&since=2020"), nil, nil, 410, "trimmed"},
@@ -83,6 +87,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		{"switched off", about(topic, since), nil, off, 404, "history-off"},
 		{"no token", about(topic, since), nil, token, 403, "no-credential"},
 		{"a wrong token", about(topic, since), []string{"Authorization", "Bearer x"}, token, 401, "wrong-credential"},
+		{"a stream behind what cannot be read", about(topic, "&after=earliest;form=meta"), []string{"Accept", "text/event-stream, application/problem+json;q=0.5"}, nil, 400, "bad-query"},
 		{"a stream of a document", about(topic, "&latest"), []string{"Accept", "text/event-stream"}, nil, 400, "bad-query"},
 		{"a topic that the token does not cover", about("https://other.example/", since), []string{"Authorization", "Bearer bob's token"}, token, 404, "unknown-topic"},
 	} {
@@ -133,6 +138,9 @@ func TestQuestionsThatAreAnswered_MEM01(t *testing.T) {
 	w := withHistory(t, func(o *Options) { o.Read = ReadToken })
 	if rec := w.ask(http.MethodGet, about(topic, "&latest"), "Authorization", "Bearer bob's token"); rec.Code != http.StatusOK {
 		t.Errorf("with a token: %d, %s", rec.Code, rec.Body)
+	}
+	if rec := w.ask(http.MethodGet, about(topic, "&latest"), "Authorization", "bearer  bob's token"); rec.Code != http.StatusOK {
+		t.Errorf("with the scheme in lower case: %d, %s", rec.Code, rec.Body)
 	}
 	if rec := w.ask(http.MethodGet, ""); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "This is a ResourceSync hub") {
 		t.Errorf("without a topic: %d, %s", rec.Code, rec.Body)

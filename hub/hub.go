@@ -235,8 +235,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		h.post(w, r)
 	case http.MethodGet, http.MethodHead:
-		if q := r.URL.Query(); history.Asks(q) {
-			h.reads.serve(w, r, q)
+		if history.Asks(r.URL) {
+			h.reads.serve(w, r)
 			return
 		}
 		h.page.serve(w, r)

@@ -722,6 +722,7 @@ func TestParseQuery(t *testing.T) {
 	for query, param := range map[string]string{
 		"hub.topic=": "hub.topic", "hub.topic=a&since=yesterday": "since", "hub.topic=a&since=2026&since=2027": "since",
 		"hub.topic=a&after=x": "after", "hub.topic=a&to=" + at: "to", "hub.topic=a&id=1": "id", "hub.topic=a&form=x": "form",
+		"hub.topic=a&since=0001-01-01T00:00:00Z": "since", "hub.topic=a&after=0001-01-01T01:00:00%2B01:00": "after", "hub.topic=a&id=00000000-0000-0000-0000-000000000000": "id",
 		"hub.topic=a&since=2026&latest": "latest", "hub.topic=a&describe=x": "describe", "hub.topic=a&after=" + at + "&to=y": "to",
 		strings.Repeat("hub.topic=a&", 33) + many(33):                                            "hub.topic",
 		"hub.topic=a&since=2026&index=" + url.QueryEscape("hub.topic=a&since=2026"):              "index",

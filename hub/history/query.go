@@ -30,9 +30,12 @@ const (
 // earliest is the value of after for everything that is retained.
 const earliest = "earliest"
 
-// Asks reports whether the query of a URL asks for history. Otherwise it is a question for
-// the page about the hub.
-func Asks(q url.Values) bool { return q.Has(paramTopic) }
+// Asks reports whether a URL asks for history. Otherwise it is a question for the page about
+// the hub. A query that cannot be read asks for history if it mentions the topic.
+func Asks(u *url.URL) bool {
+	q, err := url.ParseQuery(u.RawQuery)
+	return q.Has(paramTopic) || err != nil && strings.Contains(u.RawQuery, paramTopic+"=")
+}
 
 // QueryError says what is wrong with a question.
 type QueryError struct{ Param, Why string }
@@ -112,7 +115,16 @@ func (q *Query) since(v string) (err error) {
 	if q.Since, err = resourcesync.ParseDatetime(v); err != nil {
 		return &QueryError{paramSince, fmt.Sprintf("is %.60q; it has to be a time such as 2026-01-31T12:00:00Z, with + written as %%2B", v)}
 	}
-	return nil
+	return q.noTime(paramSince)
+}
+
+// noTime refuses the instant that stands for none (DOC-13): programs send it for a time that they
+// did not set.
+func (q *Query) noTime(param string) error {
+	if !q.Since.IsZero() {
+		return nil
+	}
+	return &QueryError{param, "is " + resourcesync.FormatDatetime(q.Since) + ", which stands for no time; after=earliest asks for all that the hub has"}
 }
 
 func (q *Query) after(v string) (err error) {
@@ -126,7 +138,7 @@ func (q *Query) after(v string) (err error) {
 	if q.Since, err = resourcesync.ParseDatetime(v); err != nil {
 		return &QueryError{paramAfter, fmt.Sprintf("is %.60q; it has to be a position from RSHub-Position or from the id of an event, earliest, or a time such as 2026-01-31T12:00:00Z", v)}
 	}
-	return nil
+	return q.noTime(paramAfter)
 }
 
 func (q *Query) to(v string) (err error) {
@@ -168,7 +180,7 @@ func (s *Service) asked(r *http.Request, topic string) string {
 }
 
 func (q *Query) id(v string) (err error) {
-	if q.ID, err = uuid.Parse(v); err != nil {
+	if q.ID, err = uuid.Parse(v); err != nil || q.ID == uuid.Nil {
 		return &QueryError{paramID, fmt.Sprintf("is %.60q; it has to be the id of a notification, as Webhook-Id has it", v)}
 	}
 	return nil

@@ -222,19 +222,21 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 		return nil, err
 	}
 	f := &follower{cursor: cursor{journal: s.o.Journal, topic: topic, at: head.Last}, pages: s.pages, key: topicKey(topic), missed: head.Last.Position, head: place{head.Last.Position, head.Last.Nonce}}
-	after := q.After
+	var last Position
 	if lastEventID != "" {
-		if after, err = ParsePosition(lastEventID); err != nil {
+		if last, err = ParsePosition(lastEventID); err != nil {
 			// Somebody else's: what the reader has is not known.
 			f.at, f.skipped = head.Trimmed, &Gap{Reason: journal.GapRolledBack}
 			return f, nil
 		}
 	}
-	at, known := after.After(topic)
+	at, known := last.After(topic)
+	if !known { // the reader has nothing of this topic yet, so it begins where the query says
+		at, known = q.After.After(topic)
+	}
 	switch {
-	case after != nil && known:
+	case known:
 		f.at = at
-	case after != nil: // the reader has nothing of this topic yet
 	case q.Earliest:
 		f.at = head.Trimmed
 	case !q.Since.IsZero():

@@ -482,6 +482,23 @@ func TestSeveralTopics(t *testing.T) {
 	})
 }
 
+// A topic that the Last-Event-ID lacks begins where the query says, and not with what comes next.
+func TestTopicThatIsAddedToAStream(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		a := w.publish(minute(0), minute(10), "a")
+		w.publish(minute(10), minute(20), "b")
+		elsewhere := PositionOf("https://example.org/other/", journal.Anchor{Position: 1}).String()
+		for _, where := range [][]string{{paramAfter, earliest}, {paramAfter, minute(0).Format(time.RFC3339)}, {paramAfter, PositionOf(topic, a.Predecessor()).String()}} {
+			tl := w.follow(c, elsewhere, where...)
+			tl.wantNotification(a)
+			tl.cancel()
+		}
+		tl := w.follow(c, elsewhere)
+		synctest.Wait()
+		tl.wantNotification(w.publish(minute(20), minute(30), "c"))
+	})
+}
+
 // A store that does not answer for a while costs a stream nothing but time.
 func TestStreamOutlastsItsStore(t *testing.T) {
 	inStream(t, func(w *world, c *http.Client) {
