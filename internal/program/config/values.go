@@ -222,14 +222,19 @@ func parsePattern(s string) (string, error) {
 	return s, nil
 }
 
-// parsePrefix reads a range of addresses; a single address is a range of one.
+// parsePrefix reads a range of addresses; a single address is a range of one. IPv4 addresses
+// in IPv6 notation become those that connections are compared by.
 func parsePrefix(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
+	const mapped = 96 // bits before an IPv4 address in ::ffff:10.0.0.1
 	p, err := netip.ParsePrefix(s)
+	if a, none := netip.ParseAddr(s); none == nil && a.Zone() == "" {
+		p, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
 	if err != nil {
 		return p, fmt.Errorf("%q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+	}
+	if p.Addr().Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
 	}
 	return p.Masked(), nil
 }
