@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/program/app"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/internal/program/config"
 )
@@ -64,7 +66,7 @@ and that has no --public-url.
 			if err != nil {
 				return err
 			}
-			if err := cfg.Complete(); err != nil {
+			if err := errors.Join(cfg.Complete(), app.Check(&cfg, origins)); err != nil {
 				return cli.Incomplete(origins, err)
 			}
 			for _, w := range cfg.Warnings() {

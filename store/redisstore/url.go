@@ -51,6 +51,17 @@ func urlError(what string) error {
 	return fmt.Errorf("the Redis URL has %s: %s", what, forms)
 }
 
+// CheckURL returns why Open cannot use a Redis URL, or the files that it names; nil: it can. It connects to nothing.
+// The error does not show the URL.
+func CheckURL(raw string) error {
+	t, err := parseURL(raw)
+	if err != nil {
+		return err
+	}
+	_, err = t.options(DefaultTimeout)
+	return err
+}
+
 // parseURL reads a Redis URL:
 //
 //	redis://host[:port][/db]

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,6 +67,15 @@ func TestParseURLRefusesWithoutShowingThePassword(t *testing.T) {
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: the error shows the password: %v", raw, err)
 		}
+		if CheckURL(raw) == nil {
+			t.Errorf("%q passes a check", raw)
+		}
+	}
+	if err := CheckURL("redis+sentinel://u:hunter2@h/m"); err != nil {
+		t.Errorf("a right one: %v", err)
+	}
+	if err := CheckURL("rediss://u:hunter2@h/?ca-file=" + filepath.Join(t.TempDir(), "none")); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
