@@ -90,7 +90,7 @@ func FuzzPage(f *testing.F) {
 // FuzzRoot: if encoding/xml finds a root, rootName finds the same.
 func FuzzRoot(f *testing.F) {
 	for _, doc := range []string{
-		"<urlset>", "\ufeff<?xml version='1.0'?><!-- - --><a:b/>", "<!DOCTYPE x [<!ENTITY a '>'><!-- ' -->]> <rss >", "<!DOCTYPE x \"'<\"><x/>",
+		"<urlset>", "\ufeff<?xml version='1.0'?><!-- - --><a:b/>", "<!DOCTYPE x [<!ENTITY a '>'><!-- ' -->]> <rss >", "<!DOCTYPE x \"'<\"><x/>", "<:>", "<a:>",
 	} {
 		f.Add(doc)
 	}
@@ -116,7 +116,7 @@ func theirRoot(doc string) (string, bool) {
 		}
 		switch tok := tok.(type) {
 		case xml.StartElement:
-			return tok.Name.Local, true
+			return tok.Name.Local, !strings.Contains(tok.Name.Local, ":") // it is left in a name without a prefix or a local name
 		case xml.CharData:
 			if strings.Trim(string(tok), " \t\r\n") != "" || strings.Contains(doc[:d.InputOffset()], "&") {
 				return "", false
