@@ -292,6 +292,7 @@ func TestSubscriptionsArePagedAndFiltered(t *testing.T) {
 		{"host=host3.example&limit=1000", 300, 1},
 		{"host=Host3.example:8443&limit=1000", 300, 1},
 		{"host=host3.example:443", 0, 1},
+		{"host=host3.example.:08443&limit=1000", 300, 1},
 		{"host=host4.example&state=failing", 100, 1},
 	} {
 		seen, pages := collect(t, list+tc.query, func(s Subscription) string { return s.ID })

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -96,6 +95,7 @@ type filter struct {
 	topicID uuid.UUID
 	state   subscriptions.State
 	host    string
+	at      subscriptions.Host // what host means
 }
 
 var states = []subscriptions.State{
@@ -105,7 +105,7 @@ var states = []subscriptions.State{
 // parseFilter reads ?topic= (a URL or an id), ?state= and ?host= (a callback's host,
 // with or without its port, also where the callback leaves that out).
 func parseFilter(q url.Values) (filter, error) {
-	f := filter{topic: q.Get("topic"), state: subscriptions.State(q.Get("state")), host: strings.ToLower(q.Get("host"))}
+	f := filter{topic: q.Get("topic"), state: subscriptions.State(q.Get("state")), host: q.Get("host"), at: subscriptions.ParseHost(q.Get("host"))}
 	if f.state != "" && !slices.Contains(states, f.state) {
 		return f, badRequest("state=%s is not a state of a subscription: these are pending, active, failing, paused and ended.", f.state)
 	}
@@ -119,19 +119,14 @@ func parseFilter(q url.Values) (filter, error) {
 }
 
 func (f filter) match(rec subscriptions.Record, now time.Time) bool {
-	topic, callback := rec.Pair()
+	topic, _ := rec.Pair()
 	if f.topic != "" && f.topic != topic && f.topicID != journal.TopicID(topic) {
 		return false
 	}
 	if f.state != "" && f.state != rec.State(now) {
 		return false
 	}
-	if f.host == "" {
-		return true
-	}
-	u, err := url.Parse(callback)
-	return err == nil && (f.host == strings.ToLower(u.Host) || strings.Trim(f.host, "[]") == strings.ToLower(u.Hostname()) ||
-		u.Port() == "" && f.host == rec.CallbackHost())
+	return f.host == "" || f.at.Has(rec)
 }
 
 func recordID(rec subscriptions.Record) uuid.UUID { return subscriptions.ID(rec.Pair()) }
