@@ -11,6 +11,7 @@ import (
 	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/negotiate"
+	"github.com/rshub/rshub/websub"
 )
 
 // ReadAccess says who may read the history of topics (`--stream`).
@@ -38,7 +39,10 @@ type reads struct {
 // serve answers a question about the history of topics, and writes its log line.
 func (rd *reads) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	e := Event{Name: EventRead, Outcome: OutcomeAccepted, Status: http.StatusOK, Topic: r.URL.Query().Get("hub.topic")}
+	e := Event{Name: EventRead, Outcome: OutcomeAccepted, Status: http.StatusOK}
+	if topic := r.URL.Query().Get("hub.topic"); websub.CheckURL("the topic", topic) == nil { // else it must not be repeated in the log
+		e.Topic = topic
+	}
 	rd.allowOrigin(w.Header(), r)
 	defer func() { rd.h.reportRequest(w, r, start, e) }() // also of an answer that was broken off
 	if err := rd.answer(w, r, &e); err != nil {

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,27 @@ func TestLogOfRefusals(t *testing.T) {
 	reason, _ := lines[1].ContextMap()["reason"].(string)
 	if !strings.Contains(reason, "HUB-55") || strings.Contains(reason, "line 0") {
 		t.Errorf("an until in the future: %s", reason)
+	}
+}
+
+// A question names its topic in the log, unless no topic can have that URL: then it may be a password,
+// or of any length.
+func TestLogOfQuestions(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := withHistory(t, func(o *Options) { o.Log = zap.New(core) })
+	w.ask(http.MethodGet, about(topic, "&latest"))
+	strange := []string{"https://reader:s3cret@example.org/changes/", "https://example.org/#s3cret", strings.Repeat("s3cret", 1000), "s3cret\x1b[31m\n"}
+	for _, strange := range strange {
+		w.ask(http.MethodGet, about(strange, "&latest"))
+	}
+	lines := logs.All()
+	if len(lines) != 1+len(strange) || lines[0].ContextMap()["topic"] != topic {
+		t.Fatalf("%v", lines)
+	}
+	for _, line := range lines[1:] {
+		if got := line.ContextMap(); got["status"] != int64(404) || strings.Contains(fmt.Sprint(got), "s3cret") {
+			t.Errorf("%v", got)
+		}
 	}
 }
 
