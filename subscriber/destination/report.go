@@ -53,6 +53,8 @@ type Report struct {
 	Until time.Time `json:"until,omitzero"`
 	// Sets are those of the Source that the run reached, in the Source's order.
 	Sets []SetReport `json:"sets,omitempty"`
+	// Error is why the run did not finish; empty: it did.
+	Error string `json:"error,omitempty"`
 }
 
 // InsteadReport is a host from whose addresses resources came instead of their own.
@@ -72,7 +74,7 @@ type SetReport struct {
 }
 
 // InSync reports whether the run finished everything.
-func (r *Report) InSync() bool { return r.Failed == 0 && r.Held == 0 }
+func (r *Report) InSync() bool { return r.Failed == 0 && r.Held == 0 && r.Error == "" }
 
 // tally counts a Report from several goroutines.
 type tally struct {
@@ -192,6 +194,13 @@ func (t *tally) end(until time.Time, err error) {
 		return
 	}
 	last.Until = until
+}
+
+// fail records why the run did not finish. Then nothing says how far the copy is in sync.
+func (t *tally) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Error, t.Until = err.Error(), time.Time{}
 }
 
 // tried reports whether a resource failed in this run already.

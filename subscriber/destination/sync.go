@@ -51,6 +51,9 @@ func (c *Copy) Sync(ctx context.Context) (Report, error) {
 	wg.Go(func() { c.serveSnapshots(serving) })
 	_ = c.web.takeRefused() // of an earlier run
 	err := c.syncer.sync(ctx, t)
+	if err != nil {
+		t.fail(err)
+	}
 	t.NotAllowed = c.web.takeRefused()
 	return t.report(), err
 }
