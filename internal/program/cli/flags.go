@@ -13,6 +13,7 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/logs"
 	"github.com/rshub/rshub/internal/base/quantity"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 // CallFlags say which addresses rspub or rssub may call besides public ones.
@@ -34,9 +35,9 @@ func (f *CallFlags) Ranges() ([]netip.Prefix, error) {
 		out = egress.DevAllow()
 	}
 	for _, s := range f.allow {
-		p, err := netip.ParsePrefix(s)
+		p, err := config.ParseAllowedRange(s)
 		if err != nil {
-			return nil, Fail(ExitUsage, "--allow-cidr %q is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8", s)
+			return nil, Fail(ExitUsage, "--allow-cidr %w", err)
 		}
 		out = append(out, p)
 	}

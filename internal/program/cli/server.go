@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/ingress"
+	"github.com/rshub/rshub/internal/program/config"
 )
 
 // ServerFlags are the flags of the listeners of rspub or rssub: one for others, and one for
@@ -98,9 +99,9 @@ func (f *ServerFlags) Check() error {
 // trusted are the ranges of --trusted-proxy.
 func (f *ServerFlags) trusted() (all []netip.Prefix, err error) {
 	for _, text := range f.proxies {
-		p, err := netip.ParsePrefix(text)
+		p, err := config.ParseRange(text)
 		if err != nil {
-			return nil, Fail(ExitUsage, "--trusted-proxy %q is not a range of addresses; write it like 10.0.0.7/32 or fd00::/8", text)
+			return nil, Fail(ExitUsage, "--trusted-proxy %w", err)
 		}
 		all = append(all, p)
 	}

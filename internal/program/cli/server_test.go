@@ -156,7 +156,7 @@ func TestServerRefuses(t *testing.T) {
 		"name both files":          {"--tls-key", key},
 		"has run out":              {"--tls-cert", cert, "--tls-key", key},
 		"in PEM form":              {"--tls-cert", key, "--tls-key", key},
-		"not a range of addresses": {"--trusted-proxy", "10.0.0.1"},
+		"not a range of addresses": {"--trusted-proxy", "10.0.0.1/33"},
 	} {
 		if _, err := opened(t, true, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)

@@ -90,7 +90,7 @@ func FuzzParseAllowed(f *testing.F) {
 	}
 	local := []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parseAllowed(s)
+		p, err := ParseAllowedRange(s)
 		if err != nil {
 			return
 		}

@@ -148,7 +148,7 @@ func TestMistakes(t *testing.T) {
 		"--stream-origin=https://app.example/page":        {"--stream-origin", "has a path"},
 		"--stream=all":                                    {"--stream", "open"},
 		"--topic-allow=example.org/*":                     {"--topic-allow", "https://example.org/*"},
-		"--allow-cidr=169.254.169.254/32":                 {"--allow-cidr", "never calls"},
+		"--allow-cidr=169.254.169.254/32":                 {"--allow-cidr", "never called"},
 		"--publish-auth=tokens":                           {"--publish-auth", "content, token, open"},
 		"--publish-auth=":                                 {"--publish-auth", "names no way"},
 		"--data-dir=":                                     {"--data-dir", "empty"},

@@ -222,9 +222,9 @@ func parsePattern(s string) (string, error) {
 	return s, nil
 }
 
-// parsePrefix reads a range of addresses; a single address is a range of one. IPv4 addresses
+// ParseRange reads a range of addresses; a single address is a range of one. IPv4 addresses
 // in IPv6 notation become those that connections are compared by.
-func parsePrefix(s string) (netip.Prefix, error) {
+func ParseRange(s string) (netip.Prefix, error) {
 	const mapped = 96 // bits before an IPv4 address in ::ffff:10.0.0.1
 	p, err := netip.ParsePrefix(s)
 	if a, none := netip.ParseAddr(s); none == nil && a.Zone() == "" {
@@ -239,11 +239,11 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// parseAllowed is parsePrefix for ranges that outbound requests may reach.
-func parseAllowed(s string) (netip.Prefix, error) {
-	p, err := parsePrefix(s)
+// ParseAllowedRange is ParseRange for ranges that outbound requests may reach.
+func ParseAllowedRange(s string) (netip.Prefix, error) {
+	p, err := ParseRange(s)
 	if err == nil && p.Addr().IsLinkLocalUnicast() && p.Bits() >= 10 {
-		return p, fmt.Errorf("%q is link-local: the hub never calls such addresses, which include those of cloud metadata", s)
+		return p, fmt.Errorf("%q is link-local: such addresses, which include those of cloud metadata, are never called", s)
 	}
 	return p, err
 }

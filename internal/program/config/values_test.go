@@ -69,7 +69,7 @@ func TestParseAddressesAndURLs(t *testing.T) {
 		"::ffff:10.1.2.3": "10.1.2.3/32", "::ffff:10.0.0.0/104": "10.0.0.0/8", "::FFFF:a00:1/128": "10.0.0.1/32", "::/0": "::/0", "::ffff:169.254.1.1": "",
 		"169.254.169.254": "", "fe80::/10": "", "fe80::1%eth0": "", "10.0.0.0/33": "", "localhost": "", "": "",
 	} {
-		got, err := parseAllowed(s)
+		got, err := ParseAllowedRange(s)
 		if (err == nil) != (want != "") || err == nil && got.String() != want {
 			t.Errorf("range %q: %v, %v, want %q", s, got, err, want)
 		}
