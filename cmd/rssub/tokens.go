@@ -32,7 +32,7 @@ func readTokens(values []string) (tokens, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[strings.ToLower(host)] = token
+		all[egress.Host(host)] = token
 	}
 	return all, nil
 }
@@ -50,7 +50,7 @@ func (t tokens) of(u *url.URL) string {
 	if token := t.now(egress.HostPort(u)); token != "" || !strings.EqualFold(u.Scheme, "https") {
 		return token
 	}
-	return t.now(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."))
+	return t.now(egress.HostName(u))
 }
 
 // authorized sends each request with the token of its host, if there is one. A POST asks a hub that a topic

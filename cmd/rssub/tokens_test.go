@@ -21,7 +21,7 @@ func TestTokensGoToTheirHost(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all, err := readTokens([]string{"Hub.example=" + file, "other.example:8080=" + file})
+	all, err := readTokens([]string{"Hub.example=" + file, "other.example:8080=" + file, "[2001:DB8:0::1]:08443=" + file, "2001:db8:0::2=" + file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +34,10 @@ func TestTokensGoToTheirHost(t *testing.T) {
 		{"GET", "http://other.example:8080/", "Bearer secret"},
 		{"GET", "https://other.example/", ""},
 		{"GET", "https://third.example/", ""},
+		{"GET", "https://[2001:db8::1]:8443/", "Bearer secret"},
+		{"GET", "https://[2001:db8:0:0::1]:8443/", "Bearer secret"},
+		{"GET", "https://[2001:0db8::2]/", "Bearer secret"},
+		{"GET", "https://[2001:db8::1]/", ""},
 		{"POST", "https://hub.example/", ""},
 	} {
 		u, _ := url.Parse(tc.url)

@@ -42,14 +42,14 @@ func newHosts(o *Options) *hosts {
 	}
 	w.allowed[w.source] = true
 	for _, h := range o.Hosts {
-		w.allowed[strings.ToLower(h)] = true
+		w.allowed[egress.Host(h)] = true
 	}
 	for h, token := range o.Tokens {
 		now := func() string { return token }
 		if o.Token != nil {
 			now = func() string { return o.Token(h) }
 		}
-		w.tokens[strings.ToLower(h)] = now
+		w.tokens[egress.Host(h)] = now
 	}
 	return w
 }
@@ -67,7 +67,7 @@ func (e *HostError) Permanent() bool { return true }
 // names returns the names under which a host is allowed or has a token: with its port, and
 // without.
 func names(u *url.URL) (hostPort, name string) {
-	return egress.HostPort(u), strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return egress.HostPort(u), egress.HostName(u)
 }
 
 // host returns the state of the host of a URL, or a *HostError.

@@ -330,7 +330,7 @@ func TestTokensChange(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	var got string
-	o := Options{Source: "https://h/", Parallel: 1, Hosts: []string{"h", "other"}, Tokens: map[string]string{"H": "secret", "other:8080": "theirs"}}
+	o := Options{Source: "https://h/", Parallel: 1, Hosts: []string{"h", "other", "[2001:DB8:0::1]"}, Tokens: map[string]string{"H": "secret", "other:8080": "theirs", "[2001:db8:0::1]:08443": "six"}}
 	o.Client = doer(func(r *http.Request) (*http.Response, error) {
 		got = r.Header.Get("Authorization")
 		return response(200, nil, strings.NewReader("")), nil
@@ -344,6 +344,9 @@ func TestTokens(t *testing.T) {
 		{"GET", "http://other:8080/", "Bearer theirs"},
 		{"GET", "http://other/", ""},
 		{"GET", "https://other/", ""},
+		{"GET", "https://[2001:db8::1]:8443/", "Bearer six"},
+		{"GET", "https://[2001:db8:0:0::1]:8443/", "Bearer six"},
+		{"GET", "https://[2001:db8:0:0::1]/", ""},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), c.method, c.url, nil)
 		if err != nil {

@@ -330,6 +330,25 @@ func only(s string, is func(rune) bool) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0
 }
 
+// Host reads a host as people write it, a name or an address with or without a port. It returns
+// the host as HostPort spells it; without a port, the name or the address alone.
+func Host(text string) string {
+	if addr, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil && addr.Is6() {
+		text = "[" + addr.String() + "]"
+	}
+	u := url.URL{Scheme: "http", Host: text}
+	if u.Port() != "" {
+		return HostPort(&u)
+	}
+	return HostName(&u)
+}
+
+// HostName is HostPort without the port.
+func HostName(u *url.URL) string {
+	name, _, _ := net.SplitHostPort(HostPort(u)) // JoinHostPort made it
+	return name
+}
+
 // HostPort is the name under which Budget and others count requests to one host, the same for
 // every spelling of it: lower case, without final dots, an address as Go writes it, with the
 // scheme's port if u names none, and without zeros before the port.

@@ -381,6 +381,14 @@ func TestHostPort(t *testing.T) {
 			t.Errorf("of the text %s: %s, want %s", raw, got, want)
 		}
 	}
+	for text, want := range map[string]string{
+		"Example.org.": "example.org", "example.org:080": "example.org:80", "192.0.2.1": "192.0.2.1", "[::ffff:c000:201]:0443": "192.0.2.1:443",
+		"2001:DB8:0::1": "2001:db8::1", "[2001:db8:0::1]": "2001:db8::1", "[2001:DB8::01]:8443": "[2001:db8::1]:8443", "%zz": "%zz", "": "",
+	} {
+		if got := Host(text); got != want {
+			t.Errorf("the host %q: %q, want %q", text, got, want)
+		}
+	}
 	for _, raw := range []string{"", "/path", "http://%zz/", "http:///x", "http://a b/", "mailto:a@example.org"} {
 		if got := HostPortOf(raw); got != "" {
 			t.Errorf("%s: %s", raw, got)
