@@ -66,10 +66,10 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 		s.pause(j, spent.Wait)
 		return a, false
 	}
-	if egress.Classify(a.err) == egress.FailureProxy { // does not count as a try: the callback is not at fault
+	if egress.Classify(a.err) == egress.FailureOwn { // does not count as a try: the callback is not at fault
 		confirm()
 		j.Due = time.Now()
-		if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(proxyRest))) { // one event for all that run
+		if s.queue.pauseUntil(j.Due, j.Due.Add(fairqueue.Jitter(ownRest))) { // one event for all that run
 			s.o.Event(Event{Name: EventFailed, SubscriptionID: j.id, CallbackHost: j.host, Err: a.err, Duration: a.took})
 		}
 		return a, false

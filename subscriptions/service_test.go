@@ -450,7 +450,7 @@ func TestVerificationWaitsForTheProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, down := client.Do(req) //nolint:bodyclose // there is no answer
-	if egress.Classify(down) != egress.FailureProxy {
+	if egress.Classify(down) != egress.FailureOwn {
 		t.Fatal(down)
 	}
 	virtual(t, Options{Budget: egress.NewBudget(2)}, func(t *testing.T, w *world) {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// proxyRest is the pause after the hub's proxy failed.
-	proxyRest = 5 * time.Second
+	// ownRest is the pause after a failure that is the hub's own, such as of its proxy.
+	ownRest = 5 * time.Second
 	// storeRest is the pause after the store failed, and storeTimeout how long storing the
 	// result of a request may take.
 	storeRest    = 5 * time.Second

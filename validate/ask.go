@@ -110,7 +110,7 @@ func unanswered(host string, err error) error {
 		}
 	case egress.FailureTimeout:
 		return &UnsureError{Reason: host + " did not answer in time", Passing: true}
-	case egress.FailureProxy:
+	case egress.FailureOwn:
 		return &UnsureError{Reason: "this hub's own way out does not work, which its operator can see"}
 	}
 	if errors.As(err, &certificate) {

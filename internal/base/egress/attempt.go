@@ -53,6 +53,8 @@ func (a *attempt) result(ctx context.Context, addr string, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
+	case outOfFiles(err):
+		return &failedError{FailureOwn, fmt.Errorf("%w: let this process open more files (ulimit -n, LimitNOFILE in systemd)", err)}
 	case a.refused == nil && a.spent == nil:
 		return &failedError{FailureConnect, err}
 	case a.allowed > 0:

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -26,9 +29,9 @@ const (
 	// FailureOther: the exchange broke off, or what came is not HTTP, or the
 	// caller cancelled it.
 	FailureOther
-	// FailureProxy: the proxy cannot be reached, or wants another password; nothing
-	// was sent. The called host can't cause this.
-	FailureProxy
+	// FailureOwn: nothing was sent, and the called host can't cause this. The proxy cannot be
+	// reached, or wants another password, or there may be no more open files.
+	FailureOwn
 	// FailureBudget: nothing was sent because too many unconfirmed requests
 	// went to the address; *BudgetError says how long to wait.
 	FailureBudget
@@ -105,10 +108,22 @@ func noConnection(format string, args ...any) error {
 	return &failedError{FailureConnect, fmt.Errorf(format, args...)}
 }
 
-// noProxy returns a FailureProxy: the host that was to be called has no part in it, and
+// outOfFiles reports whether an error of dialing says that this process, or the machine, may open no more
+// files. A resolver gives only the text of its error.
+func outOfFiles(err error) bool {
+	var lookup *net.DNSError
+	for _, limit := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, limit) || errors.As(err, &lookup) && strings.Contains(lookup.Err, limit.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// noProxy returns a FailureOwn: the host that was to be called has no part in it, and
 // cannot cause it.
 func noProxy(doing string, err error) error {
-	return &failedError{FailureProxy, fmt.Errorf("%s%w (--egress-proxy)", doing, err)}
+	return &failedError{FailureOwn, fmt.Errorf("%s%w (--egress-proxy)", doing, err)}
 }
 
 // WithoutURL removes the URL from an error about one: the URL of a callback may be a secret

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,4 +200,36 @@ func closedPort(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.LocalAddr().String()
+}
+
+// While this process may open no more files, its requests fail by its own fault, whether it is an address
+// that is called or a name that has to be looked up first.
+func TestNoFileIsLeft(t *testing.T) { bothWays(t, testNoFileIsLeft) }
+
+func testNoFileIsLeft(t *testing.T, send way) {
+	addr := serve(t, "127.0.0.1", "", func(http.ResponseWriter, *http.Request) {})
+	c := newClient(t, Options{Allow: DevAllow()})
+	var limit, none syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none.Max = limit.Max                                                                // Cur is 0
+	if _, err := net.DefaultResolver.LookupHost(t.Context(), "localhost"); err != nil { // reads which name servers there are
+		t.Fatal(err)
+	}
+	for _, url := range []string{"http://" + addr + "/", "https://" + addr + "/", "http://name.invalid/"} {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+			t.Fatal(err)
+		}
+		_, err := send(t.Context(), c, url)
+		if back := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); back != nil {
+			t.Fatal(back)
+		}
+		if Classify(err) != FailureOwn || !strings.Contains(err.Error(), "LimitNOFILE") {
+			t.Errorf("%s: %v, want a failure of this process", url, err)
+		}
+	}
+	if _, err := send(t.Context(), c, "http://"+addr+"/"); err != nil {
+		t.Error(err)
+	}
 }

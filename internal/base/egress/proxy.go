@@ -75,7 +75,7 @@ func (c *Client) throughProxy(req *http.Request) (*http.Request, error) {
 }
 
 // refusedByProxy turns a response that only a proxy gives into an error, because it is not a
-// response of the host. It is a FailureConnect and not a FailureProxy: by http a host can
+// response of the host. It is a FailureConnect and not a FailureOwn: by http a host can
 // answer the same.
 func refusedByProxy(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || req.URL.Scheme != "http" || resp.StatusCode != http.StatusProxyAuthRequired {

@@ -224,17 +224,17 @@ func TestProxyFailures(t *testing.T) {
 			o := p.options(t)
 			p.Close()
 			return p, o
-		}, FailureProxy, FailureProxy, "connect to the proxy"},
+		}, FailureOwn, FailureOwn, "connect to the proxy"},
 		{"wrong password", func(t *testing.T) (*testProxy, Options) {
 			p := startProxy(t, "", false)
 			o := p.options(t)
 			o.Proxy.User = url.UserPassword("hub", "not-"+proxyPassword)
 			return p, o
-		}, FailureConnect, FailureProxy, "407"},
+		}, FailureConnect, FailureOwn, "407"},
 		{"a certificate that is not accepted", func(t *testing.T) (*testProxy, Options) {
 			p := startProxy(t, "", true)
 			return p, p.options(t)
-		}, FailureProxy, FailureProxy, "--ca-file"},
+		}, FailureOwn, FailureOwn, "--ca-file"},
 		{"says no", func(t *testing.T) (*testProxy, Options) {
 			p := startProxy(t, "", false)
 			p.status = http.StatusForbidden
@@ -270,7 +270,7 @@ func TestProxyFailures(t *testing.T) {
 				if want != FailureOther && !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("%s: %v, want it to say %q", scheme, err, tc.says)
 				}
-				if about := strings.Contains(err.Error(), "--egress-proxy"); about != (want == FailureProxy) && want != FailureOther {
+				if about := strings.Contains(err.Error(), "--egress-proxy"); about != (want == FailureOwn) && want != FailureOther {
 					t.Errorf("%s: %v", scheme, err)
 				}
 			}
