@@ -325,7 +325,10 @@ func (a *audit) compareAll(ctx context.Context, wants iter.Seq2[desired, error],
 	return cmp.Or(failed, ctx.Err())
 }
 
-var errNoFile = errors.New("there is no such file")
+var (
+	errNoFile = errors.New("there is no such file")
+	errFolder = errors.New("a folder is in its place")
+)
 
 // compare compares one resource with its file.
 func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(desired, listedFile) desired) {
@@ -354,7 +357,11 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 	}
 	switch size, ok := at.size(f.Path); {
 	case !ok:
-		a.found(Missing, w, f, cmp.Or(askable(w.url), errNoFile).Error())
+		why := cmp.Or(askable(w.url), errNoFile)
+		if isFolder(c.tree.root, f.Path) {
+			why = errFolder
+		}
+		a.found(Missing, w, f, why.Error())
 		return
 	case said.length >= 0 && size != said.length:
 		a.found(Differing, w, f, fmt.Sprintf("it has %d bytes, and the Source says %d", size, said.length))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,12 +231,7 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	err := p.f.Close()
 	if err == nil {
 		p.fetcher.tree.setTime(p.name, w.lastMod)
-		err = p.fetcher.tree.root.Rename(p.name, to)
-	}
-	if errors.Is(err, fs.ErrNotExist) && path.Dir(to) != "." {
-		if err = p.fetcher.tree.root.MkdirAll(path.Dir(to), 0o755); err == nil {
-			err = p.fetcher.tree.root.Rename(p.name, to)
-		}
+		err = p.place(to)
 	}
 	if err != nil {
 		return file{}, diskFull(err, p.fetcher.dir)
@@ -244,6 +240,27 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	return file{
 		Path: to, Set: w.set, Length: p.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal, LastMod: w.lastMod,
 	}, nil
+}
+
+// place renames a partial to its place. It makes the folders above, and removes an empty folder that is in the place.
+func (p *partial) place(to string) error {
+	root := p.fetcher.tree.root
+	err := root.Rename(p.name, to)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && path.Dir(to) != ".":
+		err = root.MkdirAll(path.Dir(to), 0o755)
+	case isFolder(root, to):
+		if root.Remove(to) != nil {
+			return &refusedError{fmt.Errorf("a folder with files is in its place: move %s away", filepath.Join(p.fetcher.dir, to))}
+		}
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return root.Rename(p.name, to)
 }
 
 // close ends a partial, and removes it unless a later try can continue it.

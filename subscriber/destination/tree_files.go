@@ -76,6 +76,12 @@ func sizeIn(root *os.Root, p string) (int64, bool) {
 	return info.Size(), true
 }
 
+// isFolder reports whether there is a folder at a path.
+func isFolder(root *os.Root, p string) bool {
+	info, err := root.Lstat(p)
+	return err == nil && info.IsDir()
+}
+
 // walkFS is the files of an os.Root for a walk that needs names and types only. The ReadDir of an
 // os.Root also reads the details of each file, which takes longer than all the rest of such a walk.
 type walkFS struct{ fs.FS }
