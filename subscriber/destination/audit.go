@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -201,7 +203,8 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	newer, until, err := a.c.syncer.changesSince(ctx, set, docs.at)
 	if errors.Is(err, subscriber.ErrTooOld) && ctx.Err() == nil { // what the copy had of these changes is on record
 		a.c.log.Warn("the Change Lists do not reach back to the Resource List", "event", "changes_unknown", "set", set.name, "since", docs.at, "error", err)
-		newer, until, err = map[string]desired{}, docs.at, nil
+		newer, until = map[string]desired{}, docs.at
+		a.unsure, err = a.notRead(ctx, set, docs.at)
 	}
 	if err != nil {
 		return time.Time{}, err
@@ -220,6 +223,22 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 		}
 		return w
 	})
+}
+
+// notRead says which changes the copy did not read yet, where the Change Lists do not reach back to a list as of at; empty: none.
+func (a *audit) notRead(ctx context.Context, set namedSet, at time.Time) (string, error) {
+	since := later(at, later(a.states[set.name].BaselineAt, a.states[set.name].DumpsUntil))
+	if status, err := subscriber.ReadStatus(filepath.Join(a.c.home, streamDirs+digest(set.name, 8))); err == nil {
+		since = later(since, status.Until)
+	}
+	changes, _, err := a.c.syncer.changesSince(ctx, set, since)
+	switch {
+	case errors.Is(err, subscriber.ErrTooOld):
+		return fmt.Sprintf("changes after %s are in no Change List any more, and the list is older", resourcesync.FormatDatetime(since)), nil
+	case slices.ContainsFunc(slices.Collect(maps.Values(changes)), func(w desired) bool { return w.changedAt.After(since) }):
+		return fmt.Sprintf("resources changed after %s, the list is older, and a sync did not bring them yet", resourcesync.FormatDatetime(since)), err
+	}
+	return "", err
 }
 
 // isPushed reports whether a set pushed a resource after its lists were written: they will

@@ -114,6 +114,24 @@ func TestAuditSaysWhichChangesAreUnknown(t *testing.T) {
 		}
 	}
 	s.same(dir)
+	unknown := func(when, want string) {
+		t.Helper()
+		for _, repair := range []bool{false, true} {
+			if a, err := c.Audit(t.Context(), repair); err != nil || a.InSync || !strings.Contains(a.Sets[0].Unknown, want) {
+				t.Errorf("%s, repair %v: %v %+v", when, repair, err, a)
+			}
+		}
+	}
+
+	s.put("a", "three", 120)
+	unknown("a change is not read yet", "a sync did not bring them yet")
+	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 2 {
+		t.Errorf("that change was read: %v %+v", err, a)
+	}
+	s.same(dir)
 
 	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	if a, err := c.Audit(t.Context(), true); err == nil || a.InSync {
@@ -122,14 +140,11 @@ func TestAuditSaysWhichChangesAreUnknown(t *testing.T) {
 
 	s.put("b", "three", 200)
 	begin(150)
+	unknown("changes are lost, and no sync noticed it", "are in no Change List any more")
 	if _, err := c.Sync(t.Context()); !errors.Is(err, destination.ErrBehind) {
 		t.Errorf("%v, want that changes are lost", err)
 	}
-	for _, repair := range []bool{false, true} {
-		if a, err := c.Audit(t.Context(), repair); err != nil || a.InSync || a.Sets[0].Unknown == "" {
-			t.Errorf("changes are lost, repair %v: %v %+v", repair, err, a)
-		}
-	}
+	unknown("changes are lost", "were missed")
 }
 
 // A Source has only changes, and some of them are lost: the copy is not in sync until there is a list that is not older. What
