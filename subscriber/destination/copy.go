@@ -48,7 +48,7 @@ type Copy struct {
 
 	temp string // the folder that a dry run uses instead of missing ones, or the folder of a snapshot
 	live string // the folder of the state that a snapshot is of; empty: it is the state itself
-	home string // the folder of the state itself, also where Options.StateDir has a copy of it
+	home string // the folder of the state itself, also where another one is used in its place
 }
 
 // ErrNoCopy says that a folder has no copy, or none whose state is there.
@@ -70,7 +70,7 @@ func (c *Copy) open() error {
 	if err := c.o.setDefaults(); err != nil {
 		return &OptionsError{err}
 	}
-	if c.o.DryRun {
+	if c.home = c.o.StateDir; c.o.DryRun {
 		if err := c.standIn(&c.o); err != nil {
 			return err
 		}
@@ -83,7 +83,6 @@ func (c *Copy) open() error {
 	if err != nil {
 		return err
 	}
-	c.home = c.o.StateDir
 	c.state, err = openState(c.o.StateDir, c.space)
 	switch {
 	case c.o.Beside && errors.Is(err, ErrInUse):

@@ -129,11 +129,13 @@ func (w *desired) hasType(want string) bool {
 // select sets what the copy has from now on: what the options say, or else what they said the last
 // time. It remembers that, unless nothing may be written.
 func (c *Copy) selects() error {
-	var have Selection
-	have, _ = selectionTable.read(c.state, selectionKey)
+	have, recorded := selectionTable.read(c.state, selectionKey)
 	want := have
-	if c.o.Select != nil {
+	switch {
+	case c.o.Select != nil:
 		want = *c.o.Select
+	case !recorded && c.state.isNew():
+		want = c.lostSelection()
 	}
 	var err error
 	if c.selection, err = newSelection(want); err != nil || c.o.DryRun || want.equal(have) {
@@ -147,6 +149,19 @@ func (c *Copy) selects() error {
 			"before", have, "now", want)
 	}
 	return nil
+}
+
+// lostSelection returns the selection that the status of the last run has. It is for a copy whose state was lost: without it
+// the next run would copy everything.
+func (c *Copy) lostSelection() Selection {
+	sets, _ := ReadStatus(c.home) // it may be lost, too
+	for _, set := range sets {
+		if set.Selection != nil {
+			c.log.Warn("the copy has no record of its selection any more; that of the last status is used", "event", "selection_recalled", "selection", *set.Selection)
+			return *set.Selection
+		}
+	}
+	return Selection{}
 }
 
 // selector decides which resources are copied. It may be shared between goroutines.

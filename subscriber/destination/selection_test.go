@@ -3,6 +3,8 @@ package destination_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -204,4 +206,41 @@ func TestSelectionEndsFailures(t *testing.T) {
 	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.LeftOut != 1 {
 		t.Errorf("%v %+v", err, r)
 	}
+}
+
+// A copy whose copy.db was lost has its selection by the last status, also for a dry run. Another one that is given counts.
+func TestSelectionOutlivesTheState(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	for _, name := range []string{"a/1", "a/2", "b/1"} {
+		s.put(name, "body", 0)
+	}
+	only := func(folder string) func(*destination.Options) {
+		return selects(destination.Selection{Include: []string{s.URL + "/data/" + folder + "/*"}})
+	}
+	sync := func(copied int, want string, change ...func(*destination.Options)) {
+		t.Helper()
+		c := s.open(dir, change...)
+		if r, err := c.Sync(t.Context()); err != nil || r.Copied != copied || s.names(dir) != want {
+			t.Errorf("%v %+v: %s", err, r, s.names(dir))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	lose := func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(dir, ".rssub", "copy.db")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync(2, "a/1 a/2", only("a"))
+	lose()
+	sync(2, "a/1 a/2", func(o *destination.Options) { o.DryRun = true })
+	sync(2, "a/1 a/2")
+	sync(0, "a/1 a/2")
+	lose()
+	sync(1, "a/1 a/2 b/1", only("b"))
+	sync(0, "a/1 a/2 b/1")
+	lose()
+	sync(3, "a/1 a/2 b/1", selects(destination.Selection{Include: []string{"*"}}))
 }
