@@ -3,6 +3,8 @@ package destination_test
 import (
 	"encoding/xml"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -280,4 +282,27 @@ func TestUnlistedFailuresAreForgotten(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 	s.same(dir)
+}
+
+// The page of a host, listed without a path, is a file like others.
+func TestHostWithoutPath(t *testing.T) {
+	for _, mapped := range []bool{false, true} {
+		s, dir := newSource(t), t.TempDir()
+		s.offers = []string{resourcesync.ResourceList}
+		s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", `<url><loc>`+s.URL+`</loc><rs:md hash="`+hashOf("the page")+`"/></url>`)))
+		s.set("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") })
+		folder := strings.NewReplacer("http://", "", ":", "_").Replace(s.URL) + "/"
+		c := s.open(dir, func(o *destination.Options) {
+			o.Source += "/capabilitylist.xml"
+			if o.Roots = nil; mapped {
+				folder, o.Roots = "", []destination.Root{{URL: s.URL + "/", Dir: "."}}
+			}
+		})
+		if r, err := c.Sync(t.Context()); err != nil || r.Copied != 1 || read(dir, folder+"%-") != "the page" {
+			t.Errorf("mapped %v: %v %+v", mapped, err, r)
+		}
+		if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 1 {
+			t.Errorf("mapped %v: %v %+v", mapped, err, a)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -47,7 +48,7 @@ func (n naming) path(rootURL, rawURL string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	rest, ok := strings.CutPrefix(u.EscapedPath(), r.EscapedPath())
+	rest, ok := strings.CutPrefix(cmp.Or(u.EscapedPath(), "/"), r.EscapedPath()) // https://example.org is https://example.org/
 	if !ok {
 		return "", errors.New("it is not below the root")
 	}

@@ -75,6 +75,14 @@ func TestMapPath(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", rest, got, err, want)
 		}
 	}
+	for from, want := range map[string]string{"http://h": "%-", "http://h?a=1": "%-%qa=1"} { // as http://h/ and http://h/?a=1
+		if got, err := (naming{}).path("http://h/", from); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", from, got, err, want)
+		}
+	}
+	if got, err := (naming{}).path("http://h/a/", "http://h"); err == nil {
+		t.Errorf("%q is not below the root", got)
+	}
 	allow := naming{[]string{".well-known", "*.config", ".r*"}}
 	for rest, want := range map[string]string{
 		".well-known/.x": ".well-known/%2Ex", "web.config": "web.config", "Web.Config": "%57eb.Config", ".rssub": "%2Erssub", ".rshub": "%2Ershub", ".rc": ".rc",

@@ -62,7 +62,7 @@ func (t *tree) foldsState() bool {
 func (t *tree) rootOf(rawURL string) Root {
 	best := Root{}
 	for _, r := range t.roots {
-		if strings.HasPrefix(rawURL, r.URL) && len(r.URL) > len(best.URL) {
+		if (strings.HasPrefix(rawURL, r.URL) || rawURL+"/" == r.URL) && len(r.URL) > len(best.URL) {
 			best = r
 		}
 	}
