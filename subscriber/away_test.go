@@ -1,6 +1,7 @@
 package subscriber
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/web"
@@ -55,6 +57,29 @@ func TestAway(t *testing.T) {
 	} {
 		if got := Away(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// answers is a host that answers each path with a status and asks to come again after 100 s; 404 if it has none.
+type answers map[string]int
+
+func (a answers) Do(r *http.Request) (*http.Response, error) {
+	status := cmp.Or(a[r.URL.Path], http.StatusNotFound)
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"100"}}, Body: http.NoBody, Request: r}, nil
+}
+
+// Of the answers of a host without a Source, the one that says why counts: many hosts have nothing at their top.
+func TestAnswerThatCounts(t *testing.T) {
+	for _, c := range []struct{ top, wellKnown, want int }{
+		{404, 503, 503}, {404, 401, 401}, {404, 404, 404}, {410, 404, 410}, {503, 404, 503}, {401, 404, 401}, {503, 401, 503}, {401, 503, 503},
+	} {
+		_, err := DiscoverSource(t.Context(), answers{"/": c.top, WellKnown: c.wellKnown}, "https://source.example/")
+		says := fmt.Sprintf("no Source found at https://source.example/ (https://source.example/ answered %d %s), nor at https://source.example%s (https://source.example%[3]s answered %[4]d %s)",
+			c.top, http.StatusText(c.top), WellKnown, c.wellKnown, http.StatusText(c.wellKnown))
+		var status *StatusError
+		if !errors.As(err, &status) || status.Status != c.want || status.RetryAfter != 100*time.Second || err.Error() != says {
+			t.Errorf("%+v: %v, %v", c, status, err)
 		}
 	}
 }

@@ -84,7 +84,11 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	}
 	first = cmp.Or(first, errors.New("it is no document of ResourceSync and links to none"))
 	err = cmp.Or(err, errors.New("no document of ResourceSync"))
-	return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, err)
+	if isGone(err) || Away(first) {
+		return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, err)
+	}
+	// The answer of the well-known place decides, so it is wrapped first: many hosts have nothing at their top.
+	return Source{}, fmt.Errorf("no Source found at %[3]s (%[2]w), nor at %[4]s (%[1]w)", err, first, address, known)
 }
 
 type discoverer struct {
