@@ -102,12 +102,19 @@ func descriptions(base *url.URL) []string {
 	return all
 }
 
-// noSource returns why there is nothing to check: all requests failed or were refused, or
-// the server has no Source there.
+// noSource returns why there is nothing to check: all requests failed or were refused, or that of the
+// well-known place or of the URL itself, or the server has no Source there.
 func noSource(raw string, reasons []error) error {
 	for kind, other := range map[error]error{ErrUnreachable: errRedirect, ErrRefused: ErrRefused} {
 		if !slices.ContainsFunc(reasons, func(err error) bool { return !errors.Is(err, kind) && !errors.Is(err, other) }) {
 			return failed(kind, "%w", reasons[0])
+		}
+	}
+	for _, err := range []error{reasons[0], reasons[len(reasons)-1]} {
+		for _, kind := range []error{ErrUnreachable, ErrRefused} {
+			if errors.Is(err, kind) {
+				return failed(kind, "no ResourceSync Source was found at %s: %w", raw, err)
+			}
 		}
 	}
 	return failed(ErrNotFound, "no ResourceSync Source was found at %s: there is neither %s nor a link rel=\"resourcesync\", and it is no document of ResourceSync", raw, wellKnown)

@@ -318,6 +318,17 @@ func TestNothingToLookAt(t *testing.T) {
 	if _, _, err := look(t, s.URL, Options{}); !errors.Is(err, ErrRefused) {
 		t.Errorf("a server that does not let us in: %v", err)
 	}
+	for _, c := range []struct {
+		wellKnown, top int
+		want           error
+	}{{503, 404, ErrUnreachable}, {403, 404, ErrRefused}, {503, 200, ErrUnreachable}, {404, 503, ErrUnreachable}, {404, 401, ErrRefused}, {404, 404, ErrNotFound}} {
+		s.spoil = func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			w.WriteHeader(map[string]int{wellKnown: c.wellKnown, "/": c.top}[r.URL.Path])
+		}
+		if _, _, err := look(t, s.URL, Options{}); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 	s.spoil = func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		http.Redirect(w, r, "/x"+r.URL.Path, http.StatusFound)
 	}
