@@ -131,6 +131,7 @@ type audit struct {
 	sets    []string             // the compared ones
 	asOf    map[string]time.Time // of each, as in SetAudit
 	states  map[string]setState  // of each, as the copy has it
+	byList  map[string]bool      // sets that list no changes, so that a sync compares times of modification
 	unsure  string               // SetAudit.Unknown of the set that is compared
 	// problems are the resources, by URL or path, that are missing, differing or extra. only,
 	// unless nil, limits the audit to these resources.
@@ -144,7 +145,7 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]int{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, byList: map[string]bool{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]int{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Pinned: c.state.pinned(), Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.syncer.pinner.auditedSets(ctx)
@@ -153,6 +154,7 @@ func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*
 	}
 	for _, set := range sets {
 		a.sets, a.states[set.name], a.unsure = append(a.sets, set.name), c.state.set(set.name), ""
+		a.byList[set.name] = set.Topic == "" && !set.offers(resourcesync.ChangeList, resourcesync.ChangeDump)
 		was := a.findings()
 		until, err := a.set(ctx, set)
 		if err != nil {
@@ -425,6 +427,10 @@ func (a *audit) isBehind(f *listedFile, w *desired) string {
 	}
 	if at.After(asOf) {
 		return fmt.Sprintf("the Source changed it at %s, and gives no hash", resourcesync.FormatDatetime(at))
+	}
+	isSame := f.Set == w.set && (f.Instead == w.first || f.Instead == "" && !w.alternate)
+	if a.byList[w.set] && isSame && !f.LastMod.IsZero() && !w.lastMod.IsZero() && !w.lastMod.Equal(f.LastMod) {
+		return fmt.Sprintf("the Source says that it is of %s, and said %s when it was copied; it gives no hash", resourcesync.FormatDatetime(w.lastMod), resourcesync.FormatDatetime(f.LastMod))
 	}
 	return ""
 }

@@ -325,3 +325,42 @@ func TestStateOfTheCopyIsLost(t *testing.T) {
 		})
 	}
 }
+
+// A Source that lists no changes and gives no hashes: a resource whose time of modification is another one is not in sync, also
+// if that time is before the copy. A sync fetches it, too.
+func TestAuditFindsOtherTimes(t *testing.T) {
+	s := newSource(t)
+	s.offers, s.noHashes = []string{resourcesync.ResourceList}, true
+	s.put("a", "one", 0)
+	s.put("b", "one", 0)
+	modified := map[string]time.Time{"a": s.at.Add(-48 * time.Hour)}
+	s.set("/resourcelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		head := resourcesync.Head{Capability: resourcesync.ResourceList, At: s.at, Links: []resourcesync.Link{{Rel: "up", Href: s.URL + "/capabilitylist.xml"}}}
+		s.write(w, head, resourcesync.Entry{Loc: s.URL + "/data/a", LastMod: modified["a"]}, resourcesync.Entry{Loc: s.URL + "/data/b"})
+	})
+	c := s.open(t.TempDir())
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	for _, hours := range []int{-24, -72} {
+		if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Unverifiable != 2 {
+			t.Errorf("before the change: %v %+v", err, a)
+		}
+		modified["a"] = s.at.Add(time.Duration(hours) * time.Hour)
+		if a, err := c.Audit(t.Context(), false); err != nil || a.InSync || a.Differing != 1 || a.Unverifiable != 1 {
+			t.Errorf("%v h: %v %+v", hours, err, a)
+		}
+		if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync || a.Repaired == nil || a.Repaired.Copied != 1 {
+			t.Errorf("%v h, repair: %v %+v", hours, err, a)
+		}
+	}
+	for _, hours := range []int{-72, -96} { // the bytes are those of before
+		modified["a"] = s.at.Add(time.Duration(hours) * time.Hour)
+		if r, err := c.Sync(t.Context()); err != nil || r.Copied != 0 || !r.InSync() {
+			t.Errorf("%v h, sync: %v %+v", hours, err, r)
+		}
+	}
+	if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Unverifiable != 2 {
+		t.Errorf("at the end: %v %+v", err, a)
+	}
+}
