@@ -33,11 +33,18 @@ func entriesOf(b *batch, payload []byte) func() (resourcesync.Entry, error) {
 		limits := resourcesync.Limits{Bytes: int64(len(payload)) + 1, Entries: math.MaxInt}
 		return resourcesync.NewNotificationReader(bytes.NewReader(payload), limits).Next
 	}
-	d := gob.NewDecoder(bytes.NewReader(payload))
+	r := bytes.NewReader(payload) // which gob reads byte by byte, so it ends where gob does
+	d := gob.NewDecoder(r)
 	return func() (e resourcesync.Entry, err error) {
-		if err = d.Decode(&e); err != nil && !errors.Is(err, io.EOF) {
+		if r.Len() == 0 {
+			return e, io.EOF
+		}
+		switch err = d.Decode(&e); {
+		case errors.Is(err, io.EOF): // within an entry
+			return resourcesync.Entry{}, io.ErrUnexpectedEOF
+		case err != nil:
 			return resourcesync.Entry{}, err
 		}
-		return e, err
+		return e, nil
 	}
 }
