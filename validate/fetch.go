@@ -29,7 +29,7 @@ type Fetched struct {
 //   - *DeniedError: it answered and does not name this hub, or with 3xx or 4xx,
 //     or its address is refused;
 //   - *WaitError: its host may not be requested before some time has passed;
-//   - *UnsureError: there was no answer, or one with 429 or 5xx.
+//   - *UnsureError: there was no answer, or one with 429, 5xx or a part of the content (206).
 //
 // Status is set with an error too. The header has to come within the Timeout, the body
 // within that plus the time that it needs at 128 KiB/s, and each part of it within the
@@ -50,6 +50,9 @@ func (c *TopicChecker) Fetch(ctx context.Context, topic string) (Fetched, error)
 	if err == nil && c.o.Mode != TopicOff {
 		c.remember(topic, egress.AskerOf(ctx), named)
 		err = c.enforced(named)
+	}
+	if err == nil && resp.StatusCode == http.StatusPartialContent {
+		err = &UnsureError{Reason: "the topic URI answered 206, with a part of its content, though all of it was asked for"}
 	}
 	if err != nil {
 		_ = resp.Body.Close()

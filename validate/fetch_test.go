@@ -65,6 +65,11 @@ func TestFetch_HUB60_HUB61(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}, "unsure", "unsure", "unsure", 502, "502"},
 		{"asked too often", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "unsure", "unsure", "unsure", 429, "429"},
+		{"a part", func(w http.ResponseWriter, r *http.Request) {
+			named(w, r)
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, "con")
+		}, "unsure", "unsure", "unsure", 206, "206"},
 		{"broken off", func(w http.ResponseWriter, r *http.Request) {
 			named(w, r)
 			w.Header().Set("Content-Length", "100")
