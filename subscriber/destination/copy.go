@@ -122,7 +122,7 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.syncer = &syncer{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler}
-	c.syncer.pinner = &pinner{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler, syncer: c.syncer}
+	c.syncer.pinner = &pinner{o: &c.o, log: c.log, source: c.source, lists: c.lists, state: c.state, reconciler: c.reconciler, syncer: c.syncer, lost: c.lostPinned()}
 	audits := &auditor{every: c.o.AuditEvery, ready: c.Ready, last: c.lastAudit, audit: c.auditFollowed}
 	c.follower = &follower{audits: audits, o: &c.o, log: c.log, syncer: c.syncer, handlers: handlers{by: map[string]*stream{}}, again: make(chan struct{}, 1)}
 	if !c.o.DryRun {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +124,23 @@ func TestAsOf(t *testing.T) {
 				}
 				_ = mixed.Close()
 			}
+			// Also if the state of the copy is lost.
+			if err := os.Remove(filepath.Join(dir, ".rssub", "copy.db")); err != nil {
+				t.Fatal(err)
+			}
+			current := s.open(dir)
+			if _, err := current.Sync(t.Context()); !errors.Is(err, destination.ErrOtherState) {
+				t.Errorf("the current state, after a loss: %v", err)
+			}
+			if err := current.Follow(t.Context()); !errors.Is(err, destination.ErrOtherState) {
+				t.Errorf("followed, after a loss: %v", err)
+			}
+			_ = current.Close()
+			again := s.open(dir, asOf)
+			if r, err := again.Sync(t.Context()); err != nil || r.Failed != c.failed || !r.Pinned.AsOf.Equal(at) {
+				t.Errorf("the same state, after a loss: %v %+v", err, r)
+			}
+			_ = again.Close()
 			if got := s.copied(dir); !maps.Equal(got, c.has) {
 				t.Errorf("then the copy has %v", got)
 			}

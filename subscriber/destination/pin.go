@@ -137,28 +137,49 @@ type pinner struct {
 	state      *state
 	reconciler *reconciler
 	syncer     *syncer
+	lost       Pinned // the state that the copy had, if that was forgotten
+}
+
+// lostPinned returns the state that the copy has by its last status, if its own state was lost: without it the next run
+// would make it a copy of the current one.
+func (c *Copy) lostPinned() Pinned {
+	for _, set := range c.lostStatus() {
+		if set.Pinned != nil {
+			return *set.Pinned
+		}
+	}
+	return Pinned{}
+}
+
+// had returns which state the copy has, and whether it can't get another one.
+func (s *pinner) had() (p Pinned, fixed bool) {
+	if s.state.isNew() && !s.lost.IsZero() {
+		return s.lost, true
+	}
+	return s.state.pinned(), !s.state.isNew()
 }
 
 // pin decides which state of the Source the copy has, and records that.
 func (s *pinner) pin(found *subscriber.Source) (Pinned, error) {
-	have, want := s.state.pinned(), Pinned{AsOf: s.o.AsOf}
+	want := Pinned{AsOf: s.o.AsOf}
+	have, fixed := s.had()
 	purpose := purposeOf(found)
 	switch {
 	case !want.IsZero():
-	case have.Document == s.o.Source:
-		return have, nil // whatever is there now
+	case have.Document == s.o.Source: // whatever is there now
+		want = have
 	case have.IsZero() && s.state.leadsFrom(s.o.Source): // a copy that began with a list as the address of the Source
 	case purpose == aState:
 		want.Document, want.Capability = s.o.Source, found.Capability
 	case purpose == nothing:
 		return want, &OptionsError{fmt.Errorf("%s cannot be copied: %w", s.o.Source, unusable(found))}
-	case s.state.isNew() && isMissing(s.o.Source, found):
+	case !fixed && isMissing(s.o.Source, found):
 		return want, fmt.Errorf("there is nothing to copy at this address, though the host has a Source (%s): %w; for its current state, give the address of the Source", found.Description, found.Elsewhere)
 	}
 	switch {
-	case want.equal(have):
+	case want.equal(s.state.pinned()) && want.equal(have):
 		return want, nil
-	case !s.state.isNew():
+	case fixed && !want.equal(have):
 		return want, fmt.Errorf("the copy in %s has %v, and %v was asked for; %w", s.o.Dir, have, want, ErrOtherState)
 	case s.o.DryRun:
 		return want, nil
@@ -168,7 +189,7 @@ func (s *pinner) pin(found *subscriber.Source) (Pinned, error) {
 
 // refusePinned returns an error if the copy has another state than the current one.
 func (c *Copy) refusePinned() error {
-	p := c.state.pinned()
+	p, _ := c.syncer.pinner.had()
 	if !c.o.AsOf.IsZero() {
 		p.AsOf = c.o.AsOf
 	}

@@ -134,7 +134,7 @@ func (c *Copy) selects() error {
 	switch {
 	case c.o.Select != nil:
 		want = *c.o.Select
-	case !recorded && c.state.isNew():
+	case !recorded:
 		want = c.lostSelection()
 	}
 	var err error
@@ -151,11 +151,10 @@ func (c *Copy) selects() error {
 	return nil
 }
 
-// lostSelection returns the selection that the status of the last run has. It is for a copy whose state was lost: without it
-// the next run would copy everything.
+// lostSelection returns the selection that the last status has, if the state was lost: without it the next run would
+// copy everything.
 func (c *Copy) lostSelection() Selection {
-	sets, _ := ReadStatus(c.home) // it may be lost, too
-	for _, set := range sets {
+	for _, set := range c.lostStatus() {
 		if set.Selection != nil {
 			c.log.Warn("the copy has no record of its selection any more; that of the last status is used", "event", "selection_recalled", "selection", *set.Selection)
 			return *set.Selection

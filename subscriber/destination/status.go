@@ -105,6 +105,15 @@ func (c *Copy) writeStatus() error {
 	return atomicfile.WriteBytes(filepath.Join(c.o.StateDir, statusFile), atomicfile.Options{Durability: atomicfile.Volatile}, append(raw, '\n'))
 }
 
+// lostStatus returns the last status of a copy whose state was lost; nil: it was not, or the status was lost too.
+func (c *Copy) lostStatus() []SetStatus {
+	if !c.state.isNew() {
+		return nil
+	}
+	sets, _ := ReadStatus(c.home) // it may not be there
+	return sets
+}
+
 // Status returns the status of each set while Follow runs, in the order of their URLs. The counts
 // of files are some seconds old.
 func (c *Copy) Status() ([]SetStatus, error) {
