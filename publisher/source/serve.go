@@ -65,7 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	since := r.URL.Query().Has(paramSince)
+	since := asksSince(r.URL)
 	if since && path == changesPath { // there is a log also without a hub and a topic
 		h.memories[x].serve(w, r, topic{url: x.composer.url(changesPath), kind: publisher.Changes})
 		return

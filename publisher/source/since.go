@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -218,6 +219,13 @@ func (a *reply) writeTo(ctx context.Context, f *os.File, packed bool) (tag strin
 	return tag, err
 }
 
+// asksSince reports whether a URL asks for changes since an instant. A query that cannot be read does so
+// if it mentions that.
+func asksSince(u *url.URL) bool {
+	q, err := url.ParseQuery(u.RawQuery)
+	return q.Has(paramSince) || err != nil && strings.Contains(u.RawQuery, paramSince+"=")
+}
+
 // question reads the parameters.
 func (m *memory) question(r *http.Request, t topic) (q question, err error) {
 	if t.kind != publisher.Changes {
@@ -226,7 +234,10 @@ func (m *memory) question(r *http.Request, t topic) (q question, err error) {
 	if !negotiate.Media(r.Header).Accepts(xmlType, "text/xml") {
 		return q, &refusal{status: http.StatusNotAcceptable, problem: "not-acceptable", title: "There is no such form of the answer", detail: "A Change List is an XML document, and Accept excludes XML."}
 	}
-	values := r.URL.Query()
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // what cannot be read is missing in values
+		return q, badQuestion("the query cannot be read: %s; write & between parameters, and %% as %%25", err)
+	}
 	for name, at := range map[string]*time.Time{paramSince: &q.since, paramUntil: &q.until, paramIndex: &q.index} {
 		if !values.Has(name) {
 			continue

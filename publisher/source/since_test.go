@@ -169,6 +169,8 @@ func TestSinceAnswers_MEM01(t *testing.T) {
 		"/changes/?since=" + day + "&since=" + day:          {400, ""},
 		"/changes/?since=" + day + "&until=" + day:          {400, ""},
 		"/changes/?since=2026-01-31T12:00:00+01:00":         {400, ""},
+		"/changes/?since=" + day + ";until=" + day:          {400, ""},
+		"/changes/?until=%zz&since=" + day:                  {400, ""},
 		"/framework/?since=" + day:                          {404, ""},
 		"/changes/x?since=" + day:                           {404, "text"},
 		sinceURL(begin):                                     {410, `"earliest":"` + resourcesync.FormatDatetime(begin.Add(time.Microsecond)) + `"`},
