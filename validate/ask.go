@@ -111,7 +111,7 @@ func unanswered(host string, err error) error {
 	case egress.FailureTimeout:
 		return &UnsureError{Reason: host + " did not answer in time", Passing: true}
 	case egress.FailureOwn:
-		return &UnsureError{Reason: "this hub's own way out does not work, which its operator can see"}
+		return &UnsureError{Reason: "this hub's own way out does not work, which its operator can see", Passing: true}
 	}
 	if errors.As(err, &certificate) {
 		return &UnsureError{Reason: host + " has a certificate that this hub does not accept"}

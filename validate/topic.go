@@ -57,8 +57,8 @@ func (e *DeniedError) Error() string { return e.Reason }
 type UnsureError struct {
 	Reason string
 	After  time.Duration // when to try again; zero: unknown
-	// Passing says that the cause was a 5xx, a failure of DNS, a time limit, or too many
-	// checks of this hub at once. None of these speaks against the topic.
+	// Passing says that the cause was a 5xx, a failure of DNS, a time limit, a failure of this hub
+	// itself, or too many of its checks at once. None of these speaks against the topic.
 	Passing bool
 }
 

@@ -25,11 +25,14 @@ func TestUnreadableStateIsNotLost(t *testing.T) {
 	if err := c.syncer.beginAnew(set); !errors.Is(err, fault) {
 		t.Errorf("%v, want that the state cannot be read", err)
 	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Error(err)
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("the folder of the subscriber was written to: %v, %v", files, err)
 	}
 	c.state.fault.Store(nil)
 	if err := c.syncer.beginAnew(set); err != nil {
 		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		t.Errorf("the subscriber did not begin anew: %v, %v", files, err)
 	}
 }

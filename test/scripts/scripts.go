@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -33,9 +34,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 func Run(t *testing.T, dir string, setup func(*testscript.Env) error, more map[string]Command) {
 	t.Helper()
 	commands := map[string]Command{"exits": exits, "eventually": eventually, "answers": answers}
-	for name, command := range more {
-		commands[name] = command
-	}
+	maps.Copy(commands, more)
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true, Cmds: commands,
 		Setup: func(e *testscript.Env) error {
@@ -46,7 +45,7 @@ func Run(t *testing.T, dir string, setup func(*testscript.Env) error, more map[s
 			e.Defer(func() { _ = taken.Close() })
 			e.Setenv("TAKEN", taken.Addr().String())
 			e.Setenv("CLOSED", ports.Addr())
-			e.Setenv("GORACE", os.Getenv("GORACE"))
+			e.Setenv("GORACE", os.Getenv("GORACE")) // which make test sets, so that programs end at once
 			if setup == nil {
 				return nil
 			}

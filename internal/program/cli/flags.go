@@ -34,14 +34,20 @@ func (f *CallFlags) Ranges() ([]netip.Prefix, error) {
 	if f.Dev {
 		out = egress.DevAllow()
 	}
-	for _, s := range f.allow {
-		p, err := config.ParseAllowedRange(s)
+	allowed, err := ranges("--allow-cidr", f.allow, config.ParseAllowedRange)
+	return append(out, allowed...), err
+}
+
+// ranges are the values of a flag. An error has ExitUsage.
+func ranges(flag string, values []string, parse func(string) (netip.Prefix, error)) (all []netip.Prefix, err error) {
+	for _, text := range values {
+		p, err := parse(text)
 		if err != nil {
-			return nil, Fail(ExitUsage, "--allow-cidr %w", err)
+			return nil, Fail(ExitUsage, "%s %w", flag, err)
 		}
-		out = append(out, p)
+		all = append(all, p)
 	}
-	return out, nil
+	return all, nil
 }
 
 // LogFlags say what rspub and rssub log, and how.

@@ -97,15 +97,8 @@ func (f *ServerFlags) Check() error {
 }
 
 // trusted are the ranges of --trusted-proxy.
-func (f *ServerFlags) trusted() (all []netip.Prefix, err error) {
-	for _, text := range f.proxies {
-		p, err := config.ParseRange(text)
-		if err != nil {
-			return nil, Fail(ExitUsage, "--trusted-proxy %w", err)
-		}
-		all = append(all, p)
-	}
-	return all, nil
+func (f *ServerFlags) trusted() ([]netip.Prefix, error) {
+	return ranges("--trusted-proxy", f.proxies, config.ParseRange)
 }
 
 // Open reads the certificates and the operator's token, and opens the addresses. Nothing is
