@@ -102,7 +102,7 @@ var table = map[string]room{
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source": {layer: "1b", may: "internal/base/negotiate internal/base/originlog publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "compress fsnotify yaml"},
 	// How applications in other languages hand over changes.
-	"publisher/relay":        {layer: "1c", may: "publisher publisher/source resourcesync internal/base/browser internal/base/strictjson internal/base/web"},
+	"publisher/relay":        {layer: "1c", may: "publisher publisher/source resourcesync internal/base/browser internal/base/ingress internal/base/strictjson internal/base/web"},
 	"subscriber/destination": {layer: "1b", may: "subscriber validate resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/originlog internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},
 	// What rspub check says of a Source, and rshub validate of documents.
 	"internal/engine/examine": {layer: "1", may: "resourcesync websub internal/base/egress internal/base/web internal/base/quantity internal/base/clock"},

@@ -188,8 +188,7 @@ func (s *secure) check(w http.ResponseWriter, r *http.Request) (person, Refusal,
 			return person{Role: role, name: tokenName(role)}, "", nil
 		}
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
+	if token, ok := ingress.Bearer(r.Header.Get("Authorization")); ok && token != "" {
 		role, why, p := s.authorise(r, token)
 		if role == "" {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rshub"`)

@@ -132,11 +132,11 @@ func (h *Handler) credential(header http.Header, p *publication) (publisher stri
 		p.signature = signature[0]
 	}
 	if auth.Token && len(tokens) > 0 {
-		scheme, token, _ := strings.Cut(tokens[0], " ")
-		if len(tokens) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		token, ok := ingress.Bearer(tokens[0])
+		if len(tokens) > 1 || !ok {
 			return "", validate.ErrUnknownCredential
 		}
-		known, err := h.o.Publishers.ByToken(strings.TrimSpace(token), p.topic)
+		known, err := h.o.Publishers.ByToken(token, p.topic)
 		return known.Name, err
 	}
 	switch {

@@ -110,8 +110,7 @@ func (rd *reads) stream(w http.ResponseWriter, r *http.Request, q history.Query,
 // mayRead refuses a question about topics that its sender may not read. To those without a
 // right, a topic that the hub has is like one that it has not.
 func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	given := strings.EqualFold(scheme, "Bearer")
+	token, given := ingress.Bearer(r.Header.Get("Authorization"))
 	for _, topic := range topics {
 		if err := rd.h.checkTopic(topic); err != nil {
 			return history.ErrUnknown
@@ -122,7 +121,7 @@ func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
 		if !given {
 			return refuse(noCredential, "This hub lets only known readers read. Send the token that its operator gave you, as Authorization: Bearer.")
 		}
-		reader, err := rd.h.o.Publishers.Reader(strings.TrimSpace(token), topic)
+		reader, err := rd.h.o.Publishers.Reader(token, topic)
 		if reader.Name == "" {
 			return refuse(wrongCredential, "The bearer token is not that of a reader here.")
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/rshub/rshub/internal/base/browser"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/strictjson"
 	"github.com/rshub/rshub/publisher/source"
 )
@@ -113,9 +114,9 @@ func (r *Relay) admit(req *http.Request) *refusal {
 }
 
 func (r *Relay) authorise(req *http.Request) *refusal {
-	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(r.o.Token()))
-	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+	token, ok := ingress.Bearer(req.Header.Get("Authorization"))
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(r.o.Token()))
+	if !ok || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		return refuse(http.StatusUnauthorized, "this needs the header \"Authorization: Bearer <token>\" with the token of --token-file")
 	}
 	return nil
