@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,18 @@ func asked(ctx context.Context, requester int) context.Context {
 // once, and so it does for strangers who bring it about.
 func TestGoodAnswerOfAnEstablishedTopicStays_HUB53(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	client, err := egress.New(egress.Options{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fakeTopic, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, own := client.Do(req) //nolint:bodyclose // there is no answer
+	if egress.Classify(own) != egress.FailureOwn {
+		t.Fatal(own)
+	}
 	for name, tc := range map[string]struct {
 		change func(*fakeDoer)
 		stays  bool
@@ -38,6 +51,7 @@ func TestGoodAnswerOfAnEstablishedTopicStays_HUB53(t *testing.T) {
 		"no DNS":             {func(f *fakeDoer) { f.err = &net.DNSError{Err: "no such host", Name: "example.org"} }, true},
 		"a time limit":       {func(f *fakeDoer) { f.delay = time.Hour }, true},
 		"over the budget":    {func(f *fakeDoer) { f.err = &egress.BudgetError{Target: "192.0.2.1", Wait: time.Minute} }, true},
+		"no way out":         {func(f *fakeDoer) { f.err = own }, true},
 		"429":                {func(f *fakeDoer) { f.status = http.StatusTooManyRequests }, false},
 		"no connection":      {func(f *fakeDoer) { f.err = refused }, false},
 		"404":                {func(f *fakeDoer) { f.status = http.StatusNotFound }, false},
