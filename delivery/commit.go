@@ -21,17 +21,16 @@ func (s *sender) commit(_ context.Context, d *delivery) bool {
 
 // gapOf is what the subscription will not get by the decision; a Count of 0: nothing.
 func (s *sender) gapOf(d *delivery) (gap journal.Gap) {
-	from, at := d.cursor.unpack().Anchor, s.report.clock.Now()
-	switch d.dec.Action {
+	switch e := &d.body.entry; d.dec.Action {
 	case PassOver:
-		e := &d.body.entry
-		gap = journal.Gap{From: e.From, Until: e.End(), Count: 1, Reason: journal.GapGaveUp, At: at}
+		gap = journal.Gap{From: e.From, Until: e.End(), Count: 1, Reason: journal.GapGaveUp, At: s.report.clock.Now()}
 		if !e.Timed() {
-			gap.From = from.Until
+			gap.From = d.cursor.unpack().Until
 		}
 	case End:
 		// Nobody may have noticed yet that the journal lost the cursor's entry.
-		gap = gapBetween(d.head.ReadFrom(from), d.head.Last, journal.GapGone, at)
+		from := d.head.ReadFrom(d.cursor.unpack().Anchor)
+		gap = gapBetween(from, d.head.Last, journal.GapGone, s.report.clock.Now())
 	}
 	return gap
 }

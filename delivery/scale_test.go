@@ -131,7 +131,7 @@ func simulateHub(b *testing.B, subs []int32, changes, rate, schedulers, inFlight
 	var now int64
 	ss := newSchedulers(
 		&Options{Schedulers: schedulers, PerHost: 8, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: rand.New(rand.NewPCG(1, 1)).Float64},
-		clocks{mono: func() int64 { return now }, wall: func() (int64, int64) { return begin + now, begin + now }},
+		clocks{mono: func() int64 { return now }, read: func() reading { return reading{now, begin + now, begin + now} }},
 		newLimits(inFlight), &troubles{})
 	for _, q := range ss.all {
 		q.s.bulk = func(int64) int { return 0 }

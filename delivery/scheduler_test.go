@@ -105,7 +105,7 @@ func newRuleWorld(t *rapid.T) *ruleWorld {
 	const begin = int64(1_800_000_000e9)
 	c := clocks{
 		mono: func() int64 { return w.now },
-		wall: func() (now, earliest int64) { return begin + w.now, begin + w.now },
+		read: func() reading { return reading{w.now, begin + w.now, begin + w.now} },
 	}
 	o := &Options{PerHost: w.perHost, Policy: Policy{First: time.Second, Max: time.Minute, GiveUp: time.Hour}, Rand: w.rnd.Float64}
 	w.s = newScheduler(o, c, newLimits(w.senders), &troubles{}, newTopics(), 0)

@@ -38,11 +38,11 @@ func newSharedScheduler(s scheduler) *sharedScheduler {
 			}
 			return q.clocks.mono()
 		},
-		wall: func() (now, earliest int64) {
+		read: func() reading {
 			if q.locked {
-				return q.now.wall, q.now.earliest
+				return q.now
 			}
-			return q.clocks.wall()
+			return q.clocks.read()
 		},
 	}
 	q.s.turns.now, q.s.hosts.clocks = q.s.mono, q.s.clocks

@@ -9,7 +9,7 @@ func TestTimeOfTheScheduler(t *testing.T) {
 	var now int64
 	c := clocks{
 		mono: func() int64 { return now },
-		wall: func() (int64, int64) { return begin + now, begin + now - 1 },
+		read: func() reading { return reading{now, begin + now, begin + now - 1} },
 	}
 	q := newSharedScheduler(newScheduler(&Options{}, c, newLimits(1), &troubles{}, newTopics(), 0))
 	for _, at := range []int64{0, 5, 7} {

@@ -8,8 +8,8 @@ import (
 
 // clocks are the clocks of the scheduler. A simulation has others.
 type clocks struct {
-	mono func() int64                 // nanoseconds since a moment, by a clock that is never set
-	wall func() (now, earliest int64) // see reading
+	mono func() int64 // nanoseconds since a moment, by a clock that is never set
+	read func() reading
 }
 
 // newClocks counts monotonic time from now.
@@ -17,9 +17,11 @@ func newClocks(c journal.Clock) clocks {
 	base := time.Now()
 	return clocks{
 		mono: func() int64 { return int64(time.Since(base)) },
-		wall: func() (now, earliest int64) {
-			t, machine := c.Read()
-			return t.UnixNano(), min(t.UnixNano(), machine.UnixNano())
+		read: func() reading {
+			at := time.Now()
+			now, machine := c.Read(at)
+			wall := now.UnixNano()
+			return reading{int64(at.Sub(base)), wall, min(wall, machine.UnixNano())}
 		},
 	}
 }
@@ -32,12 +34,6 @@ type reading struct {
 	mono     int64
 	wall     int64 // the time of day, Unix nanoseconds
 	earliest int64 // the same, at which a lease is over for certain
-}
-
-// read reads the clocks.
-func (c *clocks) read() reading {
-	now, earliest := c.wall()
-	return reading{c.mono(), now, earliest}
 }
 
 // timeOf is the time of day at a monotonic time.

@@ -12,6 +12,6 @@ type Clock interface {
 	// right.
 	Earliest() time.Time
 	Latest() time.Time
-	// Read returns Now, and what the machine's clock says.
-	Read() (now, machine time.Time)
+	// Read returns Now, and what the machine's clock says, at an instant that time.Now has just returned.
+	Read(at time.Time) (now, machine time.Time)
 }

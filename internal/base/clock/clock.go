@@ -23,8 +23,8 @@ const disagreed = math.MinInt64
 
 // Clock tells the time of day. It may be shared between goroutines.
 type Clock struct {
-	wall func() time.Time
-	base time.Time // what the monotonic clock counts from
+	wall func() time.Time // nil: time.Now
+	base time.Time        // what the monotonic clock counts from
 
 	// agreed is steady in Unix nanoseconds, or disagreed. Several times a delivery the time is read,
 	// by all senders, and mostly without the lock.
@@ -41,10 +41,8 @@ type Clock struct {
 // New returns a Clock that believes what the machine's clock says now. Wall reads
 // the machine's clock; nil: time.Now.
 func New(wall func() time.Time) *Clock {
-	if wall == nil {
-		wall = time.Now
-	}
-	c := &Clock{wall: wall, base: time.Now(), steady: wall().Round(0)}
+	c := &Clock{wall: wall, base: time.Now()}
+	c.steady = c.machine(c.base)
 	c.agreed.Store(c.steady.UnixNano())
 	return c
 }
@@ -52,14 +50,14 @@ func New(wall func() time.Time) *Clock {
 // Now is the time of day, without a step of the machine's clock that has not lasted
 // for Hold.
 func (c *Clock) Now() time.Time {
-	steady, _ := c.Read()
+	steady, _ := c.Read(time.Now())
 	return steady
 }
 
 // Earliest is the earlier one of Now and what the machine's clock says. Use it for what
 // can't be undone and may be done once an instant has passed.
 func (c *Clock) Earliest() time.Time {
-	steady, wall := c.Read()
+	steady, wall := c.Read(time.Now())
 	if wall.Before(steady) {
 		return wall
 	}
@@ -69,7 +67,7 @@ func (c *Clock) Earliest() time.Time {
 // Latest is the later one of the two. Use it for an instant from which a promised time
 // counts, and to limit what lies in the future.
 func (c *Clock) Latest() time.Time {
-	steady, wall := c.Read()
+	steady, wall := c.Read(time.Now())
 	if wall.After(steady) {
 		return wall
 	}
@@ -79,26 +77,34 @@ func (c *Clock) Latest() time.Time {
 // Step is how far the machine's clock is ahead of Now, or behind where it is
 // negative; zero: no step waits for Hold.
 func (c *Clock) Step() time.Duration {
-	c.Read()
+	c.Read(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.step
 }
 
-// Read returns Now, and what the machine's clock says. Neither has a monotonic
-// reading.
-func (c *Clock) Read() (steady, wall time.Time) {
+// machine is what the machine's clock says at an instant of time.Now, without a monotonic reading.
+func (c *Clock) machine(at time.Time) time.Time {
+	if c.wall != nil {
+		at = c.wall()
+	}
+	return at.Round(0)
+}
+
+// Read returns Now, and what the machine's clock says, at an instant that time.Now has just returned: to read
+// a clock takes a hundredth of the time of a delivery, which reads it several times. Neither has a
+// monotonic reading.
+func (c *Clock) Read(at time.Time) (steady, wall time.Time) {
+	mono := at.Sub(c.base)
+	wall = c.machine(at)
 	if agreed := c.agreed.Load(); agreed != disagreed {
-		mono := time.Since(c.base)
-		wall = c.wall().Round(0)
 		if ahead := time.Duration(wall.UnixNano() - agreed - int64(mono)); ahead.Abs() <= drifted {
 			return wall, wall
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mono := time.Since(c.base)
-	steady, wall = c.steady.Add(mono), c.wall().Round(0)
+	steady = c.steady.Add(mono)
 	ahead := wall.Sub(steady)
 	if c.least != 0 && (ahead > 0) == (c.least > 0) && mono-c.since >= Hold {
 		if ahead.Abs() < c.least.Abs() {

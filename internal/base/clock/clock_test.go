@@ -112,7 +112,7 @@ func TestStepsThatComeAgainAndAgain(t *testing.T) {
 			for n := range 20 {
 				for range every / time.Minute {
 					time.Sleep(time.Minute)
-					b.Read()
+					b.Read(time.Now())
 				}
 				b.off += step
 				if wrong, most := b.Step().Abs(), (2*Hold/every+1)*step.Abs(); wrong > most {
@@ -122,7 +122,7 @@ func TestStepsThatComeAgainAndAgain(t *testing.T) {
 			}
 			for range 2 * Hold / time.Minute {
 				time.Sleep(time.Minute)
-				b.Read()
+				b.Read(time.Now())
 			}
 			b.want(b.off, b.off, b.off, 0)
 		})
@@ -135,11 +135,11 @@ func TestStepOfAClockThatDrifts(t *testing.T) {
 	for _, drift := range []time.Duration{600 * time.Millisecond, -600 * time.Millisecond} { // a minute
 		in(t, func(b *bed) {
 			b.off = time.Hour
-			b.Read()
+			b.Read(time.Now())
 			for range 24 * time.Hour / time.Minute {
 				time.Sleep(time.Minute)
 				b.off += drift
-				b.Read()
+				b.Read(time.Now())
 			}
 			if step := b.Step().Abs(); step > 3*time.Minute {
 				t.Errorf("with a drift of %v in a minute, the time is off by %v after a day", drift, step)
