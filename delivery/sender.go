@@ -47,9 +47,6 @@ var stages = [...]stage{
 
 // run makes the deliveries whose turn it is until there are no more.
 func (s *sender) run(ctx context.Context) {
-	// Each exchange registers with its context. With a context of its own a sender waits for no other one.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var d delivery
 	for {
 		j, ok := s.sched.next()

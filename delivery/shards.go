@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/post"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -174,7 +175,7 @@ func (ss *shards) open(n int) *tenure {
 		return nil
 	}
 	t := &tenure{again: make(map[uuid.UUID]struct{}), touched: make(map[uuid.UUID]time.Time)}
-	t.ctx, t.cut = context.WithCancelCause(ss.exchanges)
+	t.ctx, t.cut = post.NewScope(ss.exchanges)
 	for range ss.sched.all {
 		t.sets = append(t.sets, &laneSet{ctx: t.ctx})
 	}

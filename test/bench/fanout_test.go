@@ -383,8 +383,8 @@ func (l *postLoop) post(n int, body []byte) {
 		fields = append(fields, post.Field{Name: name, Value: values[0]})
 	}
 	head := post.NewHead(fields...)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx, end := post.NewScope(context.Background())
+	defer end(nil)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range l.workers {

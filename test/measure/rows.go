@@ -48,6 +48,7 @@ var rows = []row{
 	{what: "the lock of the scheduler: how much of the time it is held at the rate of 16 cores, 100,000 lanes", pkg: "delivery", name: "Lock/topics=100/hosts=1000/lanes=100000", goal: atMost(5, "%-held-at-16-cores"), also: []string{"%-held-at-64-cores", "ns-held/delivery"}},
 	{what: "the lock of a group commit, for the results that wait to be stored", pkg: "delivery", name: "GroupCommit", goal: atMost(5, "%-results-at-64-cores"), also: []string{"ns-results/delivery"}},
 	{what: "the lock of a shelf of idle connections", pkg: "internal/base/post", name: "Pool", goal: atMost(5, "%-pool-at-64-cores"), also: []string{"ns-pool/delivery"}},
+	{what: "the lock of a shard's exchanges in flight", pkg: "internal/base/post", name: "Scope", goal: atMost(5, "%-scope-at-64-cores"), also: []string{"ns-scope/delivery"}},
 	{what: "a lane without its texts, and collecting the garbage of 100,000", pkg: "delivery", name: "Lanes/hosts=1000", goal: shown("B/lane"), also: []string{"us/GC"}},
 	{what: "bytes that a delivery of 1 KB sends", pkg: "test/bench", name: "Wire", goal: shown("sent-B/delivery"), also: []string{"received-B/delivery"}},
 	{what: "[10,000,000 subscriptions](scale.md) simulated: time from a change to its last delivery, to that on paper", pkg: "delivery", name: "Scale/cores=16", goal: atMost(1.05, "x-ms-on-paper"), also: []string{"hubs", "x-lanes-on-paper", "x-moved-on-paper", "x-take-over-on-paper", "B/lane", "ns-scheduler/delivery"}, long: true},

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -33,7 +32,9 @@ type conn struct {
 	tls      *tls.Conn
 	abort    func() // closes it, from any goroutine
 	in       reader // of the exchange
-	alive    func() bool
+	line     *line  // of raw; nil: there is no descriptor
+	used     bool   // for an exchange before this one
+	place    int    // in its Scope, while it is in use
 
 	target target
 	origin *origin // where it is kept while it is idle, or was the last time
@@ -44,32 +45,13 @@ type conn struct {
 }
 
 func newConn(nc net.Conn, t target) *conn {
-	c := &conn{Conn: nc, raw: nc, target: t, alive: func() bool { return true }}
+	c := &conn{Conn: nc, raw: nc, target: t}
 	if secure, ok := nc.(*tls.Conn); ok {
 		c.tls, c.raw = secure, secure.NetConn()
 	}
 	c.abort = func() { _ = c.raw.Close() }
-	if sc, ok := c.raw.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			c.alive = quiet(raw)
-		}
-	}
+	c.line = newLine(c.raw)
 	return c
-}
-
-// quiet returns a function that reports whether a connection is open and nothing can be read from
-// it. If something can, it is lost.
-func quiet(raw syscall.RawConn) func() bool {
-	var b [1]byte
-	var yes bool
-	read := func(fd uintptr) { // it does not block: the descriptors of package net never do
-		n, err := syscall.Read(int(fd), b[:])
-		yes = n < 0 && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR))
-	}
-	return func() bool {
-		yes = false
-		return raw.Control(read) == nil && yes
-	}
 }
 
 // retire closes an idle connection as its protocol says, without waiting for the other side.
@@ -112,8 +94,12 @@ type staleError struct{ error }
 
 func (e staleError) Unwrap() error { return e.error }
 
+// errGone says that a connection was closed while it was idle, or that something came over it which
+// nobody asked for. Nothing was sent.
+var errGone = errors.New("the connection was closed while it was idle")
+
 // exchange makes a request. Reuse: the connection can be used again. Else it is closed. A request
-// that failed before anything came is a staleError.
+// that failed before anything came is a staleError, of errGone if nothing was sent.
 func (c *conn) exchange(ctx context.Context, r *Request, l limits) (a Answer, reuse bool, err error) {
 	buf := buffers.Get().(*[]byte) //nolint:errcheck // it contains nothing else
 	defer buffers.Put(buf)
@@ -121,7 +107,11 @@ func (c *conn) exchange(ctx context.Context, r *Request, l limits) (a Answer, re
 	*in = reader{conn: c, buf: *buf}
 	defer func() { in.buf = nil }()
 	stop := func() bool { return true }
-	if ctx.Done() != nil {
+	scope, _ := ctx.(*Scope)
+	switch {
+	case scope != nil:
+		scope.begin(c)
+	case ctx.Done() != nil:
 		stop = context.AfterFunc(ctx, c.abort)
 	}
 	h, s, err := c.askAndHear(r, l, in)
@@ -137,9 +127,10 @@ func (c *conn) exchange(ctx context.Context, r *Request, l limits) (a Answer, re
 		a.Body, reuse = in.drain(&h, r.Read, keep)
 		reuse = reuse && h.mayReuse() && s.finished() && c.silent()
 	}
-	if !stop() {
+	if !stop() || scope != nil && !scope.end(c) {
 		reuse = false
 	}
+	c.used = true
 	failure := s.failure() // closing the connection makes one
 	if !reuse {
 		c.abort()
@@ -165,10 +156,19 @@ func (c *conn) exchange(ctx context.Context, r *Request, l limits) (a Answer, re
 // askAndHear writes the request and reads the header of the answer.
 func (c *conn) askAndHear(r *Request, l limits, in *reader) (h head, s *sending, err error) {
 	out := r.appendHead(in.buf[:0], c.target)
-	if len(r.Body) > oneWrite {
+	inOne := c.used && c.line != nil && c.tls == nil && len(out)+len(r.Body) <= copied
+	switch {
+	case inOne:
+		err = c.ask(append(out, r.Body...), in)
+	case c.used && !c.alive():
+		err = errGone
+	case len(r.Body) > oneWrite:
 		s = c.send(append([]byte(nil), out...), r.Body, l)
-	} else {
+	default:
 		err = c.write(out, r.Body)
+	}
+	if errors.Is(err, errGone) {
+		return h, s, err
 	}
 	if err != nil {
 		// The other side may have answered before it closed the connection, or before it
@@ -182,6 +182,20 @@ func (c *conn) askAndHear(r *Request, l limits, in *reader) (h head, s *sending,
 	}
 	h, err = in.readHead()
 	return h, s, err
+}
+
+// alive reports whether the connection is open and nothing can be read from it, as far as that can be
+// told. If something can, it is lost.
+func (c *conn) alive() bool { return c.line == nil || c.line.alive() }
+
+// ask is line.ask, followed by what it leaves to Write.
+func (c *conn) ask(out []byte, in *reader) error {
+	wrote, read, err := c.line.ask(out, in.buf)
+	in.w, in.got = read, read > 0
+	if err == nil && wrote < len(out) {
+		_, err = c.Write(out[wrote:])
+	}
+	return err
 }
 
 // write writes a header and a body.

@@ -9,6 +9,9 @@
 // early is seen. It ends before Post returns. An idle connection has no goroutine: before it is used
 // again, and now and then, the Pool looks whether the other side closed it or sent something.
 //
+// What a delivery costs beside the work of the kernel is small, so that what is saved counts: a system call
+// (line.ask), and to register each exchange with its context (Scope).
+//
 // Post never follows a redirect, never decompresses, and reads no more of an answer than it is
 // asked to. The connections come from a function of the caller, which decides where one may lead.
 //

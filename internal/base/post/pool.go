@@ -67,10 +67,13 @@ func (p *Pool) Post(ctx context.Context, r *Request) (Answer, error) {
 		return Answer{}, context.Cause(ctx)
 	}
 	l := limits{began: time.Now(), stall: r.Stall, whole: r.Whole}
-	if c := p.shelf(t.origin).take(t, l.began); c != nil {
+	for c := p.shelf(t.origin).take(t, l.began); c != nil; c = p.shelf(t.origin).take(t, l.began) {
 		a, err := p.exchange(ctx, c, t, r, l)
-		if !errors.As(err, new(staleError)) {
+		if err == nil || !errors.As(err, new(staleError)) {
 			return a, err
+		}
+		if !errors.Is(err, errGone) {
+			break
 		}
 	}
 	c, err := p.dial(ctx, t, l)

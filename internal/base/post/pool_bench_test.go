@@ -1,6 +1,7 @@
 package post
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"runtime"
@@ -36,4 +37,26 @@ func BenchmarkPool(b *testing.B) {
 	// (docs/scale.md). With those for 64 cores, it has all shelves.
 	const coresOfShelf = 64 / mostShelves
 	lockshare.Report(b, "pool", lockshare.ThreadTime()-start, done, coresOfShelf)
+}
+
+// The same of a Scope, where many other exchanges are in use.
+func BenchmarkScope(b *testing.B) {
+	s, end := NewScope(context.Background())
+	defer end(nil)
+	conns := make([]*conn, 1000)
+	for i := range conns {
+		conns[i] = &conn{abort: func() {}}
+		s.begin(conns[i])
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start, done := lockshare.ThreadTime(), 0
+	for ; b.Loop(); done++ {
+		c := conns[done*7%len(conns)]
+		s.end(c)
+		s.begin(c)
+	}
+	// A hub has a Scope for each of its shards: 12 with 64 cores where there are as few hubs as can be (docs/scale.md).
+	const coresOfScope = 64 / 12
+	lockshare.Report(b, "scope", lockshare.ThreadTime()-start, done, coresOfScope)
 }

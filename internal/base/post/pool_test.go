@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -327,39 +328,41 @@ func TestIdleConnectionsAreChecked(t *testing.T) {
 		"unsolicited": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 500 Not for you\r\nContent-Length: 0\r\n\r\n") },
 		"open":        func(net.Conn) {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close() //nolint:errcheck // a listener of the test
-			s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
-			defer s.Close() //nolint:errcheck // of the test
-			conns := make(chan net.Conn, 10)
-			s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { conns <- c; return ctx }
-			go func() { _ = s.Serve(l) }()
-			var d net.Dialer
-			p := NewPool(Options{Dial: d.DialContext, PerHost: 2, Idle: 2, IdleTimeout: time.Minute})
-			defer p.CloseIdleConnections()
-			r := request("body")
-			r.URL = "http://" + l.Addr().String()
-			wantAnswer(t, p, r, 404)
-			first := p.shelves[0].newest
-			act(<-conns)
-			noticed := false
-			for deadline := time.Now().Add(10 * time.Second); name != "open" && name != "unsolicited" && !noticed && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-				p.shelves[0].mu.Lock()
-				noticed = !first.alive()
-				p.shelves[0].mu.Unlock()
-			}
-			if noticed == (name == "open" || name == "unsolicited") { // to look would read it
-				t.Errorf("noticed: %v", noticed)
-			}
-			wantAnswer(t, p, r, 404)
-			if again := p.shelves[0].newest == first; again != (name == "open") {
-				t.Errorf("the connection was used again: %v", again)
-			}
-		})
+		for _, size := range []int{4, oneWrite} {
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close() //nolint:errcheck // a listener of the test
+				s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
+				defer s.Close() //nolint:errcheck // of the test
+				conns := make(chan net.Conn, 10)
+				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { conns <- c; return ctx }
+				go func() { _ = s.Serve(l) }()
+				var d net.Dialer
+				p := NewPool(Options{Dial: d.DialContext, PerHost: 2, Idle: 2, IdleTimeout: time.Minute})
+				defer p.CloseIdleConnections()
+				r := request(strings.Repeat("b", size))
+				r.URL = "http://" + l.Addr().String()
+				wantAnswer(t, p, r, 404)
+				first := p.shelves[0].newest
+				act(<-conns)
+				noticed := false
+				for deadline := time.Now().Add(10 * time.Second); name != "open" && name != "unsolicited" && !noticed && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+					p.shelves[0].mu.Lock()
+					noticed = !first.alive()
+					p.shelves[0].mu.Unlock()
+				}
+				if noticed == (name == "open" || name == "unsolicited") { // to look would read it
+					t.Errorf("noticed: %v", noticed)
+				}
+				wantAnswer(t, p, r, 404)
+				if again := p.shelves[0].newest == first; again != (name == "open") {
+					t.Errorf("the connection was used again: %v", again)
+				}
+			})
+		}
 	}
 }
 
@@ -372,7 +375,7 @@ func TestLook(t *testing.T) {
 			t.Error("a connection that is open was closed")
 		}
 		p.shelves[0].mu.Lock()
-		p.shelves[0].newest.alive = func() bool { return false }
+		p.shelves[0].newest.line = &line{raw: closedLine{}}
 		p.shelves[0].mu.Unlock()
 		time.Sleep(look)
 		synctest.Wait()
@@ -381,6 +384,11 @@ func TestLook(t *testing.T) {
 		}
 	})
 }
+
+// closedLine is the descriptor of a connection that is closed.
+type closedLine struct{ syscall.RawConn }
+
+func (closedLine) Control(func(uintptr)) error { return net.ErrClosed }
 
 func TestPlain(t *testing.T) {
 	for url, want := range map[string]target{

@@ -30,14 +30,14 @@ type origin struct {
 	conns []*conn
 }
 
-// take returns an idle connection that is still open; nil: there is none.
+// take returns an idle connection, which the other side may have closed; nil: there is none.
 func (s *shelf) take(t target, now time.Time) *conn {
 	for {
 		c := s.pop(t.origin)
 		if c == nil {
 			return nil
 		}
-		if now.Sub(c.since) < s.timeout && c.alive() {
+		if now.Sub(c.since) < s.timeout {
 			return c
 		}
 		c.retire()
