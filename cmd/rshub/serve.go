@@ -39,6 +39,9 @@ The log goes to standard error; its line with "event":"listening" has the addres
 			if err != nil {
 				return err
 			}
+			if err := app.Check(&cfg, origins); err != nil {
+				return cli.Incomplete(origins, err)
+			}
 			log := newLogger(cmd.ErrOrStderr(), cfg)
 			for _, w := range cfg.Warnings() {
 				log.Warn(w, zap.String("event", "settings"))

@@ -491,7 +491,10 @@ func (s *scene) startWithout() {
 	s.t.Helper()
 	s.write("broken", hex.EncodeToString(s.sealKey[:])+"00\n")
 	s.write("other", strings.Repeat("ab", 32)+"\n")
-	for name, says := range map[string]string{"broken": "line 1 is not a key", "other": "put that key back", "": "put that key back"} {
+	for name, ends := range map[string]struct {
+		says string
+		code int
+	}{"broken": {"line 1 is not a key", 2}, "other": {"put that key back", 1}, "": {"put that key back", 1}} {
 		args := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir", s.dir}
 		if name != "" {
 			args = append(args, "--seal-key-file", s.file(name))
@@ -501,9 +504,9 @@ func (s *scene) startWithout() {
 		case <-time.After(2 * time.Minute):
 			s.t.Fatal("a hub that lacks the key runs")
 		}
-		if s.cmd.ProcessState.ExitCode() != 1 {
-			s.t.Errorf("it ended with %d", s.cmd.ProcessState.ExitCode())
+		if code := s.cmd.ProcessState.ExitCode(); code != ends.code {
+			s.t.Errorf("it ended with %d, want %d", code, ends.code)
 		}
-		s.says(says)
+		s.says(ends.says)
 	}
 }
