@@ -224,25 +224,36 @@ func (h *head) statusLine(line []byte) error {
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// field reads one line of the header, unfolded and trimmed.
-func (h *head) field(line []byte) error {
-	name, value, _ := bytes.Cut(line, []byte{':'})
+// cutField takes a header line apart, unfolded and trimmed. Odd: there is a space in the name, which
+// net/http accepts as another name.
+func cutField(line []byte) (name, value []byte, odd bool, err error) {
+	name, value, _ = bytes.Cut(line, []byte{':'})
 	value = bytes.TrimLeft(value, " \t")
 	for _, c := range value {
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return malformedError("a header line has a control character")
+			return nil, nil, false, malformedError("a header line has a control character")
 		}
 	}
 	if len(name) == 0 {
-		return malformedError("a header line has no name")
+		return nil, nil, false, malformedError("a header line has no name")
 	}
 	for _, c := range name {
 		if c == ' ' {
-			h.odd = true // net/http accepts it as another name
+			odd = true
 		} else if !tokenByte[c] {
-			return malformedError("a header line has a name that is not one")
+			return nil, nil, false, malformedError("a header line has a name that is not one")
 		}
 	}
+	return name, value, odd, nil
+}
+
+// field reads one line of the header, unfolded and trimmed.
+func (h *head) field(line []byte) error {
+	name, value, odd, err := cutField(line)
+	if err != nil {
+		return err
+	}
+	h.odd = h.odd || odd
 	switch len(name) {
 	case len("Trailer"):
 		if is(name, "Trailer") {
@@ -439,7 +450,7 @@ func (r *reader) chunks(k *keeper, most int) bool {
 		if !ok || len(field) == 0 {
 			return ok
 		}
-		if name, _, ok := bytes.Cut(field, []byte{':'}); !ok || len(name) == 0 || !tokenByte[name[0]] {
+		if _, _, odd, err := cutField(field); odd || err != nil || bytes.IndexByte(field, ':') < 0 {
 			return false
 		}
 	}
