@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -147,38 +149,54 @@ func withoutAddresses(err error) string {
 
 // A request of which the kernel takes nothing for the moment is written to its end.
 func TestAskWhileTheKernelIsFull(t *testing.T) {
-	read := make(chan struct{})
-	overTCP(t, func(s *server, _ int) {
-		s.request()
-		s.say(ok)
-		<-read
+	ours, theirs := pair(t)
+	c, s := newConn(ours, target{host: "peer.example"}), &server{theirs, bufio.NewReader(theirs)}
+	for _, size := range []int{1 << 20, 1} { // where there is no room for many bytes, there may be some for one
+		for err := error(nil); err == nil; {
+			_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+			_, err = c.Write(make([]byte, size))
+		}
+	}
+	for _, end := range []net.Conn{c, s} {
+		_ = end.SetDeadline(time.Now().Add(10 * time.Second))
+	}
+	r := request("body")
+	in := &reader{conn: c, buf: make([]byte, copied)}
+	var all sync.WaitGroup
+	all.Go(func() {
+		time.Sleep(50 * time.Millisecond)
 		b, _ := s.r.ReadBytes('|') // what fills the kernel
-		if got, _ := s.request(); len(b) == 0 || got != "body" {
+		if got, _ := s.request(); len(b) < 1000 || got != "body" {
 			t.Errorf("%q arrived after %d bytes", got, len(b))
 		}
 		s.say(ok)
-	}, func(t *testing.T, p *Pool, post func(context.Context, string) (Answer, error), _ *atomic.Int32) {
-		if _, err := post(t.Context(), "first"); err != nil {
+	})
+	if err := c.ask(append([]byte{'|'}, append(r.appendHead(nil, c.target), r.Body...)...), in); err != nil || in.w != 0 {
+		t.Errorf("%v, %d bytes are read", err, in.w)
+	}
+	if h, err := in.readHead(); h.status != 200 || err != nil {
+		t.Errorf("%d, %v", h.status, err)
+	}
+	all.Wait()
+}
+
+// pair returns the two ends of a connection in the kernel, which has a fixed room.
+func pair(t *testing.T) (ours, theirs net.Conn) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(fd int) net.Conn {
+		f := os.NewFile(uintptr(fd), "")
+		defer f.Close() //nolint:errcheck // the connection is a copy
+		c, err := net.FileConn(f)
+		if err != nil {
 			t.Fatal(err)
 		}
-		c := p.shelves[0].newest
-		for _, size := range []int{1 << 20, 1} { // for one byte there is room for a little longer
-			for err := error(nil); err == nil; {
-				_ = c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-				_, err = c.Write(make([]byte, size))
-			}
-		}
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		r := request("body")
-		time.AfterFunc(50*time.Millisecond, func() { close(read) })
-		in := &reader{conn: c, buf: make([]byte, copied)}
-		if err := c.ask(append([]byte{'|'}, append(r.appendHead(nil, c.target), r.Body...)...), in); err != nil || in.w != 0 {
-			t.Errorf("%v, %d bytes are read", err, in.w)
-		}
-		if h, err := in.readHead(); h.status != 200 || err != nil {
-			t.Errorf("%d, %v", h.status, err)
-		}
-	})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	return end(fds[0]), end(fds[1])
 }
 
 // A connection that is open is used, however many newer ones the other side closed while they were idle.
