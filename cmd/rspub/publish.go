@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
@@ -223,8 +224,12 @@ func datetime(flag, text string) (time.Time, error) {
 // explain gives an error its exit code. It adds what to do, unless the hub says so itself.
 func (f *publishFlags) explain(err error) error {
 	var refused *publisher.RefusedError
-	if !errors.As(err, &refused) {
-		return advise(cli.ExitUnreachable, err, "Is this the hub's public URL, and is it running? For a private address: --allow-cidr or --dev")
+	switch {
+	case errors.As(err, &refused):
+	case egress.DevWouldAllow(err):
+		return advise(cli.ExitUnreachable, err, devAllows)
+	default:
+		return advise(cli.ExitUnreachable, err, "Is this the hub's public URL, and is it running?")
 	}
 	switch code := refused.Status; {
 	case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher/source"
 	"github.com/rshub/rshub/websub"
@@ -92,8 +93,10 @@ func namesHubs(ctx context.Context, client web.Doer, topic string, hubs []string
 func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	status, _, _, err := ask(ctx, client, http.MethodGet, hub, nil)
 	switch {
+	case egress.DevWouldAllow(err):
+		return err.Error() + ". " + devAllows
 	case err != nil:
-		return err.Error() + " (for an address of this machine or a private network: --allow-cidr or --dev)"
+		return err.Error()
 	case status == http.StatusNotFound:
 		return "it answers 404, as if there were no hub at this URL; --hub must be the hub's own public URL"
 	case status >= 500:
@@ -101,6 +104,9 @@ func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	}
 	return ""
 }
+
+// devAllows is what lets rspub call an address, beside the --allow-cidr that the error names.
+const devAllows = "--dev allows loopback and private addresses"
 
 // maxChecked is how much is read of an answer.
 const maxChecked = 1 << 20

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,6 +20,17 @@ func DevAllow() []netip.Prefix {
 		netip.MustParsePrefix("::1/128"),
 		netip.MustParsePrefix("fc00::/7"),
 	}
+}
+
+// DevWouldAllow reports whether err says that an address is not called which the ranges of DevAllow contain.
+func DevWouldAllow(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	addr, err := netip.ParseAddr(refused.Addr)
+	return err == nil && slices.ContainsFunc(DevAllow(), func(p netip.Prefix) bool { return p.Contains(addr.WithZone("").Unmap()) }) &&
+		(refused.Kind == RefusedLoopback || refused.Kind == RefusedPrivate)
 }
 
 // Refusal is why an address was not called, in a word for counting.

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -151,10 +152,18 @@ func TestDevAllowsLoopbackAndPrivateOnly(t *testing.T) {
 		if r := c.policy.check(netip.MustParseAddr(a)); r != nil {
 			t.Errorf("refused: %v", r)
 		}
+		if err := newClient(t, Options{}).policy.check(netip.MustParseAddr(a)); !DevWouldAllow(fmt.Errorf("asking: %w", err)) {
+			t.Errorf("nothing says that it would be allowed: %v", err)
+		}
 	}
 	for _, a := range []string{"100.64.0.1", "192.0.2.1", "2001:db8::1", "198.18.0.1"} {
-		if c.policy.check(netip.MustParseAddr(a)) == nil {
-			t.Errorf("%s is allowed", a)
+		if err := c.policy.check(netip.MustParseAddr(a)); err == nil || DevWouldAllow(err) {
+			t.Errorf("%s is allowed, or would be: %v", a, err)
+		}
+	}
+	for _, err := range []error{nil, errors.New("another"), checkPort("127.0.0.1", 9), &RefusedError{"localhost", "is not called", RefusedLoopback}} {
+		if DevWouldAllow(err) {
+			t.Errorf("would be allowed: %v", err)
 		}
 	}
 }

@@ -78,7 +78,11 @@ func (x *examination) get(ctx context.Context, method, where string, header ...s
 	case errors.As(err, &redirect):
 		return nil, failed(errRedirect, "%w", err)
 	case errors.As(err, &none) && egress.Classify(err) == egress.FailureRefused:
-		return nil, failed(ErrRefused, "%s is not requested: %w; --dev allows loopback and private addresses", none.URL, none.Err)
+		more := ""
+		if egress.DevWouldAllow(err) {
+			more = "; --dev allows loopback and private addresses"
+		}
+		return nil, failed(ErrRefused, "%s is not requested: %w%s", none.URL, none.Err, more)
 	case errors.As(err, &none):
 		return nil, failed(ErrUnreachable, "%s can't be reached: %w", none.URL, none.Err)
 	}
