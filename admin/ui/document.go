@@ -85,7 +85,7 @@ func indented(document []byte) []byte {
 			}
 			open = false
 		case xml.CharData:
-			if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+			if raw = bytes.Trim(raw, " \t\r\n"); len(raw) == 0 {
 				continue
 			}
 		default:

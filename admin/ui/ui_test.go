@@ -43,7 +43,7 @@ func TestDocumentsAreReadable(t *testing.T) {
 }
 
 func FuzzDocument(f *testing.F) {
-	for _, s := range []string{"<a><b/></a>", "<a", "</a></a>", "<a>x</a>", "\xff<a>\x00", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"} {
+	for _, s := range []string{"<a><b/></a>", "<a", "</a></a>", "<a>x</a>", "\xff<a>\x00", "\u3000<a>\u00a0</a>", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
