@@ -122,6 +122,9 @@ type Folder struct {
 
 // NewFolder returns a Folder that writes to an index. No other Folder may write to it.
 func NewFolder(x *Index, o FolderOptions) (*Folder, error) {
+	if o.Dir == "" { // to filepath it is the working directory
+		return nil, errors.New("there is no folder to publish; name one (FolderOptions.Dir)")
+	}
 	o = folderDefaults(o)
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {

@@ -368,7 +368,7 @@ func TestNewFolderErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]FolderOptions{
-		"missing": {Dir: dir + "/none"}, "a file": {Dir: file}, "state": {Dir: dir, Exclude: []string{dir}}, "pattern": {Dir: dir, Ignore: []string{"a[b"}},
+		"no name": {}, "missing": {Dir: dir + "/none"}, "a file": {Dir: file}, "state": {Dir: dir, Exclude: []string{dir}}, "pattern": {Dir: dir, Ignore: []string{"a[b"}},
 	} {
 		if _, err := NewFolder(x, o); err == nil {
 			t.Errorf("%s: no error", name)

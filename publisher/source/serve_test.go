@@ -286,17 +286,18 @@ func TestOpenRefuses(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no URL":          {func(o *Options) { o.PublicURL = "" }, "public URL"},
-		"relative URL":    {func(o *Options) { o.PublicURL = "/books" }, "public URL"},
-		"URL with query":  {func(o *Options) { o.PublicURL = "https://example.org/?a" }, "public URL"},
-		"no state":        {func(o *Options) { o.StateDir = "" }, "StateDir"},
-		"no set":          {func(o *Options) { o.Sets = nil }, "no folder"},
-		"no folder":       {func(o *Options) { o.Sets[0].Folder.Dir = filepath.Join(dir, "none") }, "none"},
-		"name of a path":  {func(o *Options) { o.Sets[0].Name = "data" }, `"data"`},
-		"name with slash": {func(o *Options) { o.Sets[0].Name = "a/b" }, `"a/b"`},
-		"nameless":        {func(o *Options) { o.Sets = append(o.Sets, Set{Name: "b"}) }, "needs a name"},
-		"twice":           {func(o *Options) { o.Sets[0].Name = "b"; o.Sets = append(o.Sets, o.Sets[0]) }, "two sets"},
-		"state is folder": {func(o *Options) { o.StateDir = o.Sets[0].Folder.Dir }, "itself"},
+		"no URL":           {func(o *Options) { o.PublicURL = "" }, "public URL"},
+		"relative URL":     {func(o *Options) { o.PublicURL = "/books" }, "public URL"},
+		"URL with query":   {func(o *Options) { o.PublicURL = "https://example.org/?a" }, "public URL"},
+		"no state":         {func(o *Options) { o.StateDir = "" }, "StateDir"},
+		"no set":           {func(o *Options) { o.Sets = nil }, "no folder"},
+		"nothing in a set": {func(o *Options) { o.Sets[0] = Set{} }, "FolderOptions.Dir"},
+		"no folder":        {func(o *Options) { o.Sets[0].Folder.Dir = filepath.Join(dir, "none") }, "none"},
+		"name of a path":   {func(o *Options) { o.Sets[0].Name = "data" }, `"data"`},
+		"name with slash":  {func(o *Options) { o.Sets[0].Name = "a/b" }, `"a/b"`},
+		"nameless":         {func(o *Options) { o.Sets = append(o.Sets, Set{Name: "b"}) }, "needs a name"},
+		"twice":            {func(o *Options) { o.Sets[0].Name = "b"; o.Sets = append(o.Sets, o.Sets[0]) }, "two sets"},
+		"state is folder":  {func(o *Options) { o.StateDir = o.Sets[0].Folder.Dir }, "itself"},
 	} {
 		o := eager(dir)
 		o.PublicURL, o.StateDir = "https://example.org/", t.TempDir()

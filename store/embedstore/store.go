@@ -121,6 +121,9 @@ type records struct {
 // Open opens the store in a folder, and creates the folder if it does not exist. Only one process
 // can have it open: another gets ErrLocked at once.
 func Open(dir string, o Options) (*Store, error) {
+	if dir == "" { // to filepath it is the working directory
+		return nil, errors.New("there is no data folder; name one")
+	}
 	f := &folder{dir: dir, minFree: o.MinFree, unreadableTopic: o.UnreadableTopic}
 	if f.minFree == 0 {
 		f.minFree = DefaultMinFree

@@ -87,6 +87,19 @@ func TestFolderIsOpenOnce(t *testing.T) {
 	openStore(t, dir, Options{})
 }
 
+// No name of a folder is not that of the working directory.
+func TestFolderNeedsAName(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if s, err := Open("", Options{}); err == nil {
+		_ = s.Close()
+		t.Error("a store was opened in no folder")
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("in the working directory there are %v, %v", left, err)
+	}
+}
+
 func TestIdentityIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, dir, Options{})
