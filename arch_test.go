@@ -94,7 +94,7 @@ var table = map[string]room{
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
 	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
-	"subscriptions":       {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue", third: "uuid"},
+	"subscriptions":       {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue internal/base/web", third: "uuid"},
 	"cluster":             {layer: "1", may: "internal/base/clock"},
 	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/strictjson"},
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},

@@ -3,6 +3,7 @@ package delivery
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func exchangeWith(t *testing.T, o Options, path, answer string, x exchange) (hea
 	}
 	defer client.CloseIdleConnections()
 	m := newMemory()
-	o.Journal, o.Subscriptions, o.Client = m, m, client
+	o.Journal, o.Subscriptions, o.Client = m, m, cmp.Or[Doer](o.Client, client)
 	o.HubURL = "https://hub.example/"
 	d, err := New(o)
 	if err != nil {
@@ -191,6 +192,12 @@ func TestAnswers_HUB46_HUB47(t *testing.T) {
 		if out.Result != want {
 			t.Errorf("%.40q: %+v, want %+v", answer, out, want)
 		}
+	}
+	// Nor does an *http.Client follow it.
+	moved := "HTTP/1.1 307 Elsewhere\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n"
+	_, _, out := exchangeWith(t, Options{Client: new(http.Client)}, "/", moved, exchange{attempt: 1, body: bodyOf(topicA, "x", "text/plain")})
+	if out.Status != 307 {
+		t.Errorf("with net/http: %+v", out.Result)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/post"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -33,8 +34,8 @@ type Subscriptions interface {
 }
 
 // Doer sends one HTTP request: in the hub the guarded client of
-// internal/base/egress. It follows no redirects and may be shared between
-// goroutines.
+// internal/base/egress. It follows no redirects, and an *http.Client follows none here. It
+// may be shared between goroutines.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
@@ -49,7 +50,7 @@ func posterOf(d Doer) poster {
 	if p, ok := d.(poster); ok {
 		return p
 	}
-	return post.HTTP{Doer: d}
+	return post.HTTP{Doer: web.WithoutRedirects(d)}
 }
 
 // Options configure a Dispatcher. Journal, Subscriptions, Client and HubURL are required. Other

@@ -99,9 +99,8 @@ type Options struct {
 	// that goes with it. Zero: when the outbox was made. A first change before it moves
 	// it back.
 	From time.Time
-	// Client makes the requests to hubs. An *http.Client follows no redirects here. Nil: a
-	// client that calls public and private addresses and this machine, but no link-local
-	// addresses, and uses no proxy.
+	// Client makes the requests to hubs. Nil: a client that calls public and private addresses
+	// and this machine, but no link-local addresses, and uses no proxy.
 	Client Doer
 	// Timeout bounds one POST. Each 128 KiB of its body add a second.
 	Timeout time.Duration
@@ -112,7 +111,8 @@ type Options struct {
 	Posted func(Posted)
 }
 
-// Doer sends one HTTP request and follows no redirect. It may be shared between goroutines.
+// Doer sends one HTTP request and follows no redirect. An *http.Client follows none here. It may
+// be shared between goroutines.
 type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }

@@ -197,15 +197,9 @@ const maxRetryAfter = time.Hour
 // egress, which also calls hubs on this machine and in private networks, since the operator
 // of the Source names the hubs. Release closes the connections of a client made here.
 func withoutRedirects(d Doer) (client Doer, release func(), err error) {
-	release = func() {}
-	switch d := d.(type) {
-	case nil:
+	if d == nil {
 		own, err := egress.New(egress.Options{Allow: egress.DevAllow(), UserAgent: userAgent})
 		return own, own.CloseIdleConnections, err
-	case *http.Client:
-		own := *d
-		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		return &own, release, nil
 	}
-	return d, release, nil
+	return web.WithoutRedirects(d), func() {}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -27,6 +28,7 @@ func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, lim
 	if list == "" {
 		return since, nil
 	}
+	client = web.WithoutRedirects(client)
 	p, err := makePlan(ctx, client, list, set.Documents[resourcesync.ChangeListArchive], since)
 	if err != nil {
 		return since, err

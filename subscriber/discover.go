@@ -34,7 +34,7 @@ var ErrNoHub = errors.New("it names no hub: neither a Link header with rel=\"hub
 func Discover(ctx context.Context, client Doer, topic string) (Discovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	p, err := get(ctx, client, topic, "*/*")
+	p, err := get(ctx, web.WithoutRedirects(client), topic, "*/*")
 	if err != nil {
 		return Discovery{}, fmt.Errorf("looking for the hub of a topic: %w", err)
 	}

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/websub"
 )
 
-// Doer sends one HTTP request and follows no redirect. It may be shared between
-// goroutines.
+// Doer sends one HTTP request and follows no redirect. An *http.Client follows none here. It may
+// be shared between goroutines.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
@@ -190,7 +191,8 @@ func (o *Options) setDefaults() error {
 		}
 		o.Client, o.ownClient = client, true
 	}
-	o.StreamClient = cmp.Or(o.StreamClient, o.Client)
+	o.Client = web.WithoutRedirects(o.Client)
+	o.StreamClient = cmp.Or[Doer](web.WithoutRedirects(o.StreamClient), o.Client)
 	return nil
 }
 

@@ -63,7 +63,7 @@ type Set struct {
 func DiscoverSource(ctx context.Context, client Doer, address string) (Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*fetchTimeout)
 	defer cancel()
-	d := discoverer{client: client, seen: map[string]bool{}}
+	d := discoverer{client: web.WithoutRedirects(client), seen: map[string]bool{}}
 	found, first := d.from(ctx, address, 0)
 	if found {
 		return d.source, nil

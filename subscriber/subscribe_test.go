@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -229,6 +230,20 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 	}}}, labTopic)
 	if err != nil || strings.Join(d.Hubs, " ") != bare+" "+labHub+"x" {
 		t.Errorf("%q, %v", d.Hubs, err)
+	}
+}
+
+// Links are relative to where a redirect led, also with an *http.Client.
+func TestDiscoverByHTTPClient_DST02(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/topic", http.RedirectHandler("/moved/", http.StatusFound))
+	mux.HandleFunc("/moved/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", `<now>; rel=self, <hub>; rel=hub`)
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	if d, err := Discover(t.Context(), s.Client(), s.URL+"/topic"); err != nil || d.Topic != s.URL+"/moved/now" {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 

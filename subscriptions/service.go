@@ -12,11 +12,12 @@ import (
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/journal"
 )
 
 // Doer sends one HTTP request: in the hub the guarded client of internal/base/egress.
-// It follows no redirects.
+// It follows no redirects, and an *http.Client follows none here.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
@@ -139,6 +140,7 @@ func New(o Options) *Service {
 	o.LeaseMax = cmp.Or(o.LeaseMax, 2_678_400*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
 	o.Workers = cmp.Or(o.Workers, 512)
+	o.Client = web.WithoutRedirects(o.Client)
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
 	}

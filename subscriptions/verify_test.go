@@ -136,6 +136,7 @@ func TestOnlyTheExactChallengeConfirms_HUB25_HUB26(t *testing.T) {
 		"302":              {redirect(302), waits},
 		"307":              {redirect(307), waits},
 		"308":              {redirect(308), waits},
+		"302, net/http":    {redirect(302), waits},
 		"challenge, then a flood": {func(w http.ResponseWriter, r *http.Request) {
 			echoTo(w, r)
 			for range 1 << 10 {
@@ -148,7 +149,11 @@ func TestOnlyTheExactChallengeConfirms_HUB25_HUB26(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(Options{Client: realClient(t)})
+			var client Doer = realClient(t)
+			if strings.HasSuffix(name, "net/http") {
+				client = new(http.Client)
+			}
+			w := newWorld(Options{Client: client})
 			s := serve(t, tc.h)
 			defer w.run(t)()
 			w.accept(t, subscribe(s.URL))

@@ -109,6 +109,9 @@ func TestContent(t *testing.T) {
 			t.Errorf("%s with %q: %v, want %s with %q", tc.topic, tc.location, err, tc.want, tc.says)
 		}
 	}
+	if err := checker(t, TopicOptions{Client: new(http.Client)}).Content(t.Context(), srv.URL+"/moved/", "", body); outcome(err) != "mismatch" {
+		t.Errorf("a redirect, with net/http: %v", err)
+	}
 	if err := c.Content(t.Context(), "http://169.254.169.254/", "", body); outcome(err) != "denied" {
 		t.Errorf("an address that is never called: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -75,7 +76,7 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("too many requests to %s have not been confirmed yet; try again in %d seconds", e.Host, seconds(e.After))
 }
 
-// Doer makes one HTTP exchange and follows no redirects, as egress.Client does.
+// Doer makes one HTTP exchange and follows no redirects. An *http.Client follows none here.
 type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
@@ -147,6 +148,7 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
 	}
+	o.Client = web.WithoutRedirects(o.Client)
 	o.Mode, o.Timeout, o.Remember = cmp.Or(o.Mode, TopicRequire), cmp.Or(max(o.Timeout, 0), 15*time.Second), cmp.Or(max(o.Remember, 0), 10_000)
 	if !slices.Contains([]TopicMode{TopicRequire, TopicWarn, TopicOff}, o.Mode) {
 		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)

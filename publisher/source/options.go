@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
 )
@@ -149,7 +150,7 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		}
 	}
-	o.Schedule = o.Schedule.withDefaults()
+	o.Schedule, o.Client = o.Schedule.withDefaults(), web.WithoutRedirects(o.Client)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

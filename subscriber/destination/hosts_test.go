@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,23 @@ func TestNoTokenForOthers(t *testing.T) {
 		if token != "" {
 			t.Errorf("the other host was sent %q", token)
 		}
+	}
+}
+
+// An *http.Client follows no redirect by itself, so that a host that is not allowed is not called.
+func TestHTTPClientStaysWithItsHosts(t *testing.T) {
+	var called atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		called.Add(1)
+		_, _ = io.WriteString(w, "body")
+	}))
+	defer other.Close()
+	s, dir := newSource(t), t.TempDir()
+	s.put("a", "body", 0)
+	s.set("/data/a", redirect(other.URL+"/a"))
+	r, err := s.open(dir, func(o *destination.Options) { o.Client = new(http.Client) }).Sync(t.Context())
+	if err != nil || r.Failed != 1 || called.Load() > 0 || len(r.NotAllowed) != 1 {
+		t.Errorf("%v, %+v, the other host was called %d times", err, r, called.Load())
 	}
 }
 

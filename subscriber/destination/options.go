@@ -270,6 +270,7 @@ func (o *Options) setDefaults() error {
 		}
 		o.Client, o.end = client, client.CloseIdleConnections
 	}
+	o.Client = web.WithoutRedirects(o.Client)
 	return nil
 }
 

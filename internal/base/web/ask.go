@@ -20,6 +20,18 @@ type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
+// WithoutRedirects returns d as a Doer that follows no redirect. An *http.Client would follow them, to URLs that
+// nobody has checked, and with the credentials for another host. Nil stays nil.
+func WithoutRedirects(d Doer) Doer {
+	c, ok := d.(*http.Client)
+	if !ok {
+		return d
+	}
+	own := *c
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
 // DoerFunc is a function as a Doer.
 type DoerFunc func(*http.Request) (*http.Response, error)
 

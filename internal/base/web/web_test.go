@@ -49,6 +49,34 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// An *http.Client follows no redirect, and stays as it was for its owner.
+func TestWithoutRedirects(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, "/there", http.StatusFound)
+		}
+	}))
+	defer s.Close()
+	theirs := s.Client()
+	for d, want := range map[Doer]int{theirs: 200, WithoutRedirects(theirs): 302, WithoutRedirects(WithoutRedirects(theirs)): 302} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := d.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%p: %d, want %d", d, resp.StatusCode, want)
+		}
+	}
+	if d := WithoutRedirects(nil); d != nil {
+		t.Errorf("nil became %v", d)
+	}
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "120", "Fri, 31 Dec 1999 23:59:59 GMT", "-1", "99999999999999999999"} {
 		f.Add(s)
