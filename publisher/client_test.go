@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -39,6 +40,9 @@ func TestOwnClientIsGuarded(t *testing.T) {
 		}
 		var refused *egress.RefusedError
 		if _, err := Post(t.Context(), client, Hub{URL: "http://169.254.169.254/"}, n); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Post(t.Context(), client, Hub{URL: "http://100.64.0.1/"}, n); err == nil || !strings.Contains(err.Error(), "unless another client is given") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -192,13 +193,16 @@ const maxDetail = 500
 // hub that is back sooner has to get them.
 const maxRetryAfter = time.Hour
 
+// byAnother is what calls an address that the client of this package does not call.
+func byAnother(netip.Prefix) string { return "another client is given" }
+
 // withoutRedirects returns a client that follows no redirects: WebSub calls a 3xx a failure
 // (SRC-08), and a credential is for one hub. A nil client becomes the guarded one of package
 // egress, which also calls hubs on this machine and in private networks, since the operator
 // of the Source names the hubs. Release closes the connections of a client made here.
 func withoutRedirects(d Doer) (client Doer, release func(), err error) {
 	if d == nil {
-		own, err := egress.New(egress.Options{Allow: egress.DevAllow(), UserAgent: userAgent})
+		own, err := egress.New(egress.Options{Allow: egress.DevAllow(), Unless: byAnother, UserAgent: userAgent})
 		return own, own.CloseIdleConnections, err
 	}
 	return web.WithoutRedirects(d), func() {}, nil

@@ -108,7 +108,7 @@ func (r *Relay) admit(req *http.Request) *refusal {
 	case r.o.Token != nil:
 		return r.authorise(req)
 	case !r.o.Socket && !browser.IsLocal(req.Host):
-		return refuse(http.StatusMisdirectedRequest, "without a token this listener answers only to the host names localhost, 127.0.0.1 and [::1]; use one of these, or start the relay with --token-file")
+		return refuse(http.StatusMisdirectedRequest, "without a token this listener answers only to the host names localhost, 127.0.0.1 and [::1]; use one of these, or give the relay a token")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (r *Relay) authorise(req *http.Request) *refusal {
 	token, ok := ingress.Bearer(req.Header.Get("Authorization"))
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(r.o.Token()))
 	if !ok || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return refuse(http.StatusUnauthorized, "this needs the header \"Authorization: Bearer <token>\" with the token of --token-file")
+		return refuse(http.StatusUnauthorized, "this needs the header \"Authorization: Bearer <token>\" with the token of the relay")
 	}
 	return nil
 }

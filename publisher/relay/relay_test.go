@@ -219,7 +219,7 @@ func TestBrowsersAreRefused(t *testing.T) {
 			t.Errorf("%v: %d %s", tc.headers, status, answer)
 		}
 	}
-	if status, answer, _ := b.send("GET", "", "Host: evil.example"); status != http.StatusMisdirectedRequest {
+	if status, answer, _ := b.send("GET", "", "Host: evil.example"); status != http.StatusMisdirectedRequest || strings.Contains(answer, "--") {
 		t.Errorf("%d %s", status, answer)
 	}
 	if n := b.last(); n != 2 {
@@ -247,8 +247,8 @@ func TestToken(t *testing.T) {
 			t.Errorf("%v: %d %s", tc.headers, status, answer)
 		}
 	}
-	if status, _, _ := b.send("GET", ""); status != http.StatusUnauthorized {
-		t.Errorf("GET: %d", status)
+	if status, answer, _ := b.send("GET", ""); status != http.StatusUnauthorized || strings.Contains(answer, "--") { // the relay may be part of any program
+		t.Errorf("GET: %d %s", status, answer)
 	}
 }
 

@@ -65,7 +65,7 @@ func (v *vias) failed(err error) {
 		why = err.Error()
 	}
 	if why != "" && why != v.broken && !errors.Is(err, fs.ErrNotExist) {
-		v.log.Warn("where the files of this copy come from cannot be read, so new files get no link via: run rspub as the user of rssub, or give --via=false", "event", "origins_unreadable", "error", why)
+		v.log.Warn("where the files of this copy come from cannot be read, so new files get no link via: run as the user of rssub, or leave these links out (FolderOptions.NoVia)", "event", "origins_unreadable", "error", why)
 	}
 	v.broken = why
 }

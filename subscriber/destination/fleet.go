@@ -115,7 +115,7 @@ func (f *Fleet) open() error {
 	o.Baselines = cmp.Or(max(o.Baselines, 0), 4)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Client == nil {
-		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub", PerHost: o.Parallel, Idle: o.Total})
+		client, err := egress.New(egress.Options{Allow: o.Allow, Unless: egress.AllowedBy("FleetOptions.Allow"), UserAgent: "rssub", PerHost: o.Parallel, Idle: o.Total})
 		if err != nil {
 			return &OptionsError{err}
 		}

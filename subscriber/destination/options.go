@@ -264,7 +264,7 @@ func (o *Options) setDefaults() error {
 		o.turn = func(context.Context, func() int64) (func(), error) { return func() {}, nil }
 	}
 	if o.Client == nil {
-		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub", PerHost: o.Parallel})
+		client, err := egress.New(egress.Options{Allow: o.Allow, Unless: egress.AllowedBy("Options.Allow"), UserAgent: "rssub", PerHost: o.Parallel})
 		if err != nil {
 			return err
 		}

@@ -41,6 +41,9 @@ type Options struct {
 	// multicast, unspecified and broadcast addresses stay refused in any
 	// case.
 	Allow []netip.Prefix
+	// Unless says, in the error about an address that is not in Allow, what would allow a range: the end of a sentence. Nil: the
+	// flag --allow-cidr.
+	Unless func(netip.Prefix) string
 	// Own are the addresses at which this process listens, an unspecified one for
 	// all of the machine: it does not call itself.
 	Own []netip.AddrPort
@@ -93,6 +96,9 @@ func New(o Options) (*Client, error) {
 	p, err := newPolicy(o.Allow, o.Own...)
 	if err != nil {
 		return nil, err
+	}
+	if o.Unless != nil {
+		p.unless = o.Unless
 	}
 	if o.Refused == nil {
 		o.Refused = func(Refusal) {}

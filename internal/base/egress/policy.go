@@ -108,8 +108,14 @@ var known = slices.Concat(
 
 // policy says which addresses are called.
 type policy struct {
-	guard *ssrf.Guardian
-	own   []netip.AddrPort
+	guard  *ssrf.Guardian
+	own    []netip.AddrPort
+	unless func(netip.Prefix) string // Options.Unless
+}
+
+// AllowedBy is an Options.Unless for a setting that has ranges.
+func AllowedBy(setting string) func(netip.Prefix) string {
+	return func(r netip.Prefix) string { return fmt.Sprintf("%s %v allows it", setting, r) }
 }
 
 func newPolicy(allow []netip.Prefix, own ...netip.AddrPort) (policy, error) {
@@ -126,7 +132,7 @@ func newPolicy(allow []netip.Prefix, own ...netip.AddrPort) (policy, error) {
 			v6 = append(v6, p.Masked())
 		}
 	}
-	return policy{own: own, guard: ssrf.New(
+	return policy{own: own, unless: AllowedBy("--allow-cidr"), guard: ssrf.New(
 		ssrf.WithAnyPort(),
 		ssrf.WithAllowedV4Prefixes(v4...),
 		ssrf.WithAllowedV6Prefixes(v6...),
@@ -157,5 +163,5 @@ func (p policy) check(addr netip.Addr) *RefusedError {
 	if i := slices.IndexFunc(known, func(r named) bool { return r.prefix.Contains(addr) }); i >= 0 {
 		in = known[i]
 	}
-	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless --allow-cidr %v allows it", in.name, in.prefix), in.kind}
+	return &RefusedError{addr.String(), fmt.Sprintf("is %s, which is not called unless %s", in.name, p.unless(in.prefix)), in.kind}
 }

@@ -247,6 +247,10 @@ func TestRefusalsAreSentences(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %s", u, err, want)
 		}
 	}
+	c = newClient(t, Options{Unless: AllowedBy("Options.Allow")})
+	if err := c.CheckLiteral("http://127.0.0.1/"); err == nil || err.Error() != "127.0.0.1 is a loopback address, which is not called unless Options.Allow 127.0.0.0/8 allows it" {
+		t.Error(err)
+	}
 }
 
 // way is one of the two ways to send a request, and returns the beginning of an answer that is not 2xx,
