@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
-	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -22,13 +21,17 @@ type ListLimit struct {
 // ReadChanges reads the changes of a set after an instant from its Change Lists, oldest
 // first, and stores nothing. It is for comparisons. It returns how far the lists are known
 // to be complete. Without a Change List there are no changes. The error about a list over
-// the limit names Options.MaxEntries.
+// the limit names Options.MaxEntries. A nil client is as with Discover.
 func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, limit ListLimit, each func(resourcesync.Entry) error) (until time.Time, err error) {
 	list := set.Documents[resourcesync.ChangeList]
 	if list == "" {
 		return since, nil
 	}
-	client = web.WithoutRedirects(client)
+	client, end, err := clientOr(client)
+	if err != nil {
+		return since, err
+	}
+	defer end()
 	p, err := makePlan(ctx, client, list, set.Documents[resourcesync.ChangeListArchive], since)
 	if err != nil {
 		return since, err

@@ -30,11 +30,17 @@ var ErrNoHub = errors.New("it names no hub: neither a Link header with rel=\"hub
 // subscribed to (DST-01, DST-02). It follows redirects. It reads Link headers, and if
 // these name no hub, the head of an HTML page or the feed of Atom or RSS. Relative links
 // are resolved against the address at which the topic was found. The error wraps ErrNoHub
-// if there is no hub, or a *StatusError with the topic's answer.
+// if there is no hub, or a *StatusError with the topic's answer. A nil client is a guarded one, which
+// calls public addresses only.
 func Discover(ctx context.Context, client Doer, topic string) (Discovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	p, err := get(ctx, web.WithoutRedirects(client), topic, "*/*")
+	client, end, err := clientOr(client)
+	if err != nil {
+		return Discovery{}, err
+	}
+	defer end()
+	p, err := get(ctx, client, topic, "*/*")
 	if err != nil {
 		return Discovery{}, fmt.Errorf("looking for the hub of a topic: %w", err)
 	}

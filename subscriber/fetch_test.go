@@ -28,6 +28,34 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
+// Without a client there is a guarded one. Its errors name the option that allows an address, and no flag of a
+// command.
+func TestWithoutAClient(t *testing.T) {
+	const local = "http://127.0.0.1:8080/"
+	list := Set{Documents: map[string]string{resourcesync.ChangeList: local}}
+	for name, c := range map[string]struct {
+		ask  func() error
+		want string
+	}{
+		"Discover":       {func() error { _, err := Discover(t.Context(), nil, local); return err }, "unless another client is given"},
+		"DiscoverSource": {func() error { _, err := DiscoverSource(t.Context(), nil, local); return err }, "unless another client is given"},
+		"ReadChanges": {func() error {
+			_, err := ReadChanges(t.Context(), nil, list, time.Now(), ListLimit{}, nil)
+			return err
+		}, "unless another client is given"},
+		"Notifications": {func() error {
+			for _, err := range Notifications(t.Context(), StreamOptions{Topic: local}) {
+				return err
+			}
+			return nil
+		}, "unless Options.Allow 127.0.0.0/8 allows it"},
+	} {
+		if err := c.ask(); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "--") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // alone is a client that fails a request while an answer to another is open.
 type alone struct {
 	Doer

@@ -185,15 +185,37 @@ func (o *Options) setDefaults() error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Client == nil {
-		client, err := egress.New(egress.Options{Allow: o.Allow, UserAgent: "rssub"})
+		client, err := guarded(o.Allow, egress.AllowedBy("Options.Allow"))
 		if err != nil {
-			return fmt.Errorf("subscriber: %w", err)
+			return err
 		}
 		o.Client, o.ownClient = client, true
 	}
 	o.Client = web.WithoutRedirects(o.Client)
 	o.StreamClient = cmp.Or[Doer](web.WithoutRedirects(o.StreamClient), o.Client)
 	return nil
+}
+
+// guarded returns the client of those that are given none.
+func guarded(allow []netip.Prefix, unless func(netip.Prefix) string) (*egress.Client, error) {
+	c, err := egress.New(egress.Options{Allow: allow, Unless: unless, UserAgent: "rssub"})
+	if err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
+	return c, nil
+}
+
+// clientOr returns the client of a function that is given one; nil stands for a guarded one. End closes the
+// connections of that.
+func clientOr(d Doer) (client Doer, end func(), err error) {
+	if d != nil {
+		return web.WithoutRedirects(d), func() {}, nil
+	}
+	c, err := guarded(nil, func(netip.Prefix) string { return "another client is given" })
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.CloseIdleConnections, nil
 }
 
 // subscribes reports whether a hub is to call the Callback, and streams whether a stream is to be

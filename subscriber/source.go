@@ -59,11 +59,16 @@ type Set struct {
 // the Source Description, a Capability List, any list or dump (by its rel="up"), a
 // topic or resource that names its Capability List in a Link header or HTML link
 // (SRC-13), else the well-known place of the host, else the sitemaps of its
-// robots.txt (SRC-14).
+// robots.txt (SRC-14). A nil client is as with Discover.
 func DiscoverSource(ctx context.Context, client Doer, address string) (Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*fetchTimeout)
 	defer cancel()
-	d := discoverer{client: web.WithoutRedirects(client), seen: map[string]bool{}}
+	client, end, err := clientOr(client)
+	if err != nil {
+		return Source{}, err
+	}
+	defer end()
+	d := discoverer{client: client, seen: map[string]bool{}}
 	found, first := d.from(ctx, address, 0)
 	if found {
 		return d.source, nil
