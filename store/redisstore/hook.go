@@ -51,7 +51,7 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // caller, without the limit.
 func (l limits) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case err == nil || err == redis.Nil: //nolint:errorlint // a wrapped one is no answer, see answered
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return ErrClosed
@@ -65,12 +65,28 @@ func (l limits) explain(ctx context.Context, err error) error {
 	if answered(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrAway, err)
+	return fmt.Errorf("%w: %s", ErrAway, withoutAnswers(err))
 }
 
-// answered reports whether an error is an answer of Redis.
+// withoutAnswers returns the text of an error that is no answer of the Redis that was asked. The error may wrap answers of
+// Sentinels, and callers must not take these for answers of Redis: a Sentinel that does not know the master
+// answers Nil, with which Redis says that there is no such key.
+func withoutAnswers(err error) string {
+	const failed = "redis: all sentinels specified in configuration are unreachable"
+	text, ok := strings.CutPrefix(err.Error(), failed)
+	switch {
+	case !ok:
+		return err.Error()
+	case errors.Is(err, redis.Nil):
+		return "the Sentinels know no master of the name in the Redis URL"
+	}
+	return "no Sentinel says which server is the master" + text
+}
+
+// answered reports whether an error is an answer of Redis. The client returns an answer as it is. Answers of other
+// servers are wrapped in the error that says why it reached no Redis.
 func answered(err error) bool {
-	_, ok := errors.AsType[redis.Error](err)
+	_, ok := err.(redis.Error) //nolint:errorlint // see above
 	return ok
 }
 
