@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -46,6 +49,33 @@ func TestLostSubscriptionsGetNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store that loses a shard loses the lease on it with its subscriptions. The hub gets the lease again before the sweep
+// comes, and reports what is missing then.
+func TestLostWithTheirShardIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		b := newBed(t, func(o *Options) { o.Log = zap.New(core) })
+		kept, _ := b.two()
+		lost := b.sibling(kept)
+		b.run()
+		defer b.end()
+		again := func() {
+			t.Helper()
+			b.d.Abort(shardOf(kept))
+			if err := b.d.Start(t.Context(), shardOf(kept)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again()
+		wantEvents(t, logs)
+		b.lose(lost.ID, b.state())
+		again()
+		wantEvents(t, logs, "subscriptions_lost")
+		again()
+		wantEvents(t, logs)
+	})
 }
 
 // sibling is a subscription to topicA in the shard of another.

@@ -52,7 +52,19 @@ type shard struct {
 
 	mu     sync.Mutex // locked while lanes come and go
 	tenure *tenure    // nil: the shard is not this hub's
+	left   remnant    // of the tenure before, if it was aborted
 }
+
+// remnant is what an aborted tenure delivered to. A store that loses the records of a shard loses the lease on it too, so the
+// sweep may come too late to notice. The next Start compares.
+type remnant struct {
+	lanes []uuid.UUID
+	at    time.Time
+}
+
+// remnantKept is how long an aborted tenure is remembered. Ended subscriptions stay in the store for longer, so one that is
+// not there within this time was lost.
+const remnantKept = time.Minute
 
 // tenure is the time from a Start to the Finish or Abort after it. Work begun in one has no
 // effect in the next.
@@ -114,7 +126,8 @@ func (ss *shards) start(ctx context.Context, n int) error {
 	// Store the results of an aborted tenure first, so that its deliveries are not repeated.
 	ss.commits.ofShard(n).flush(ctx)
 	start := time.Now()
-	if err := ss.load(ctx, n, t, nil); err != nil {
+	left := ss.leftOf(s)
+	if err := ss.load(ctx, n, t, left); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
@@ -126,7 +139,8 @@ func (ss *shards) start(ctx context.Context, n int) error {
 	if s.tenure != t {
 		return fmt.Errorf("taking up shard %d: %w", n, errLost)
 	}
-	t.loaded = true
+	t.loaded, s.left = true, remnant{}
+	ss.lost(n, left)
 	count := 0
 	for i, q := range ss.sched.all {
 		q.do(func(*scheduler) { count += len(t.sets[i].lanes) })
@@ -161,8 +175,38 @@ func (ss *shards) finish(ctx context.Context, n int) {
 
 // abort implements Dispatcher.Abort.
 func (ss *shards) abort(n int) {
-	if t := ss.all[n].current(); t != nil {
-		ss.drop(n, t)
+	s := &ss.all[n]
+	t := s.current()
+	if t == nil {
+		return
+	}
+	lanes := ss.drop(n, t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.loaded {
+		s.left = remnant{lanes, time.Now()}
+	}
+}
+
+// leftOf returns the subscriptions that the aborted tenure before delivered to.
+func (ss *shards) leftOf(s *shard) map[uuid.UUID]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.left.at) > remnantKept {
+		s.left = remnant{}
+	}
+	left := make(map[uuid.UUID]struct{}, len(s.left.lanes))
+	for _, id := range s.left.lanes {
+		left[id] = struct{}{}
+	}
+	return left
+}
+
+// lost reports subscriptions of a shard that were delivered to and that the store does not list any more.
+func (ss *shards) lost(n int, unlisted map[uuid.UUID]struct{}) {
+	if len(unlisted) > 0 {
+		ss.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
+			zap.String("event", "subscriptions_lost"), zap.Int("shard", n), zap.Int("subscriptions", len(unlisted)))
 	}
 }
 
@@ -207,18 +251,22 @@ func (ss *shards) close(s *shard) *tenure {
 }
 
 // drop ends a tenure, if it is the shard's still: it cuts off what is in flight
-// and forgets the lanes.
-func (ss *shards) drop(n int, t *tenure) {
+// and forgets the lanes, which it returns.
+func (ss *shards) drop(n int, t *tenure) (lanes []uuid.UUID) {
 	s := &ss.all[n]
 	t.cut(errLost) // before waiting for the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tenure != t {
-		return
+		return nil
 	}
 	s.tenure = nil
-	ss.each(t, (*scheduler).remove)
+	ss.each(t, func(sc *scheduler, l *lane) {
+		lanes = append(lanes, l.id)
+		sc.remove(l)
+	})
 	ss.sched.do(func(sc *scheduler) { sc.sets[n] = nil })
+	return lanes
 }
 
 // each calls f for the lanes of a tenure, in chunks.

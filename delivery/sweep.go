@@ -169,10 +169,7 @@ func (ss *shards) loadAgain(ctx context.Context, n int, t *tenure) error {
 		t.changed = since // so that the next sweep reads all of it
 		return err
 	}
-	if len(unlisted) > 0 {
-		ss.log.Warn("the store lost subscriptions, so nothing is sent to them any more until they subscribe again",
-			zap.String("event", "subscriptions_lost"), zap.Int("shard", n), zap.Int("subscriptions", len(unlisted)))
-	}
+	ss.lost(n, unlisted)
 	maps.Copy(t.again, unlisted)
 	return nil
 }
