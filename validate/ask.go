@@ -100,8 +100,13 @@ func unanswered(host string, err error) error {
 	)
 	switch egress.Classify(err) {
 	case egress.FailureRefused:
-		if errors.As(err, &refused) && refused.Kind == egress.RefusedOwn {
-			return &DeniedError{Reason: host + " leads to this hub itself, which serves no topics"}
+		if errors.As(err, &refused) {
+			switch refused.Kind {
+			case egress.RefusedOwn:
+				return &DeniedError{Reason: host + " leads to this hub itself, which serves no topics"}
+			case egress.RefusedPort: // its error may have the address that the name leads to
+				return &DeniedError{Reason: "the port of " + host + " is that of another protocol, which this hub never calls"}
+			}
 		}
 		return &DeniedError{Reason: "the address of " + host + " is one that this hub does not call; its operator can open private ranges with --allow-cidr"}
 	case egress.FailureBudget:

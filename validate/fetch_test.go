@@ -122,6 +122,14 @@ func TestFetchOfWhatCannotBeAsked(t *testing.T) {
 	}
 }
 
+// No flag opens a port of another protocol, so the error does not say that --allow-cidr does.
+func TestPortOfAnotherProtocol(t *testing.T) {
+	_, _, err := fetch(t.Context(), checker(t, TopicOptions{}), "http://127.0.0.1:6379/")
+	if outcome(err) != "denied" || !strings.Contains(err.Error(), "the port of 127.0.0.1:6379") || strings.Contains(err.Error(), "allow-cidr") {
+		t.Error(err)
+	}
+}
+
 // What a topic said when it was fetched need not be asked again.
 func TestFetchIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
