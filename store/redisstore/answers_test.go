@@ -35,3 +35,57 @@ func TestSentinelsThatKnowNoMaster(t *testing.T) {
 		}
 	}
 }
+
+// Whatever keeps a hub from working on a Redis, the error says where that Redis is and what to do.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Config("maxclients", "1000"))
+	allow(t, server.Servers(), "hub", "password", aclRules)
+	url := as(server.URL(), "hub", "password")
+	for name, tc := range map[string]struct {
+		url, prefix, want string
+		refused           bool
+	}{
+		"a wrong password":      {as(server.URL(), "hub", "wrong"), "rshub", "needs the user and the password", false},
+		"another prefix":        {url, "other", "~other:* and &other:*", true},
+		"no Cluster":            {strings.Replace(url, "redis:", "redis+cluster:", 1), "rshub", "begin the Redis URL with redis://", false},
+		"a number out of range": {url + "/99", "rshub", "out of range", false},
+		"no Sentinel":           {strings.Replace(url, "redis:", "redis+sentinel:", 1) + "/name", "rshub", "unknown command 'sentinel'", false},
+	} {
+		_, err := openPinned(t, tc.url, tc.prefix, "", false)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.Addr()) || errors.Is(err, ErrRefused) != tc.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A Redis that answers and accepts no writes is not ready, from its first refusal on.
+func TestRedisThatAcceptsNoWritesIsNotReady(t *testing.T) {
+	server, other := redistest.Standalone(t), redistest.Standalone(t)
+	s, err := openPinned(t, server.URL(), "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func() bool { return s.Ready(t.Context()) == nil }
+	eventually(t, "a store that is ready", ready)
+	host, port, _ := strings.Cut(other.Addr(), ":")
+	for _, tc := range []struct {
+		change []any
+		want   string
+	}{
+		{[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, "start or repair a replica"},
+		{[]any{"CONFIG", "SET", "min-replicas-to-write", "0"}, ""},
+		{[]any{"REPLICAOF", host, port}, "name the master"},
+	} {
+		server.Do(t, tc.change...)
+		if tc.want == "" {
+			eventually(t, "a store that is ready again", ready)
+			continue
+		}
+		if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("ready: %v, want %q", err, tc.want)
+		}
+		if _, err := openPinned(t, server.URL(), "", "", false); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("at the start: %v, want %q", err, tc.want)
+		}
+	}
+}

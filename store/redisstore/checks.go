@@ -54,7 +54,7 @@ type checks struct {
 func (c *checks) format() journal.Format { return journal.Format(c.writes.Load()) }
 
 // Ready returns nil if the store can accept a notification. Else it returns why not: Redis
-// does not answer, no longer has the store, has settings that lose writes, or is at its high
+// does not answer, accepts no writes, no longer has the store, has settings that lose writes, or is at its high
 // water (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
 	return cmp.Or(s.checks.writable(), s.checks.same(ctx), s.histories.check(), s.memory.full())
@@ -69,13 +69,20 @@ func (c *checks) writable() error {
 	return nil
 }
 
+// sameScript returns the id and the format of the store. It writes nothing, but has no flag that says so: Redis refuses it
+// as it refuses everything that writes, as on a replica.
+//
+//	KEYS    1 the record of the store
+//	returns {id, format}
+var sameScript = newScript(bounded, `return redis.call('HMGET', KEYS[1], 'id', 'writes')`)
+
 // same returns errEmptied if Redis no longer has the store that was opened. From then on
 // every operation that writes returns it too. It also learns the format of the store.
 func (c *checks) same(ctx context.Context) error {
-	v, err := c.conn.client.HMGet(ctx, c.conn.key.meta(nameStore), "id", "writes").Result()
+	v, err := c.conn.run(ctx, sameScript, []string{c.conn.key.meta(nameStore)}).Slice()
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking Redis for the id of the store: %w", err)
+		return fmt.Errorf("asking the Redis at %s for the id of the store: %w", c.conn.location, err)
 	case textOf(v[0]) == c.id:
 		c.writes.Store(int64(formatOf(v[1])))
 		return nil

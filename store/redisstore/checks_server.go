@@ -90,7 +90,7 @@ func (s *server) findings() (warnings []string, refuse error) {
 		}
 		s.checkMemory(warn, no)
 		s.checkPersistence(warn)
-		s.checkReplicas(warn)
+		s.checkReplicas(warn, no)
 	}
 	switch off := s.ahead.Abs(); {
 	case off > clockRefuse:
@@ -136,7 +136,10 @@ func (s *server) checkPersistence(warn say) {
 	}
 }
 
-func (s *server) checkReplicas(warn say) {
+func (s *server) checkReplicas(warn, no say) {
+	if s.info["role"] == "slave" && s.info["slave_read_only"] == "0" {
+		no("is a replica that accepts writes (replica-read-only no), and it loses them when it next synchronises with its master: name the master in the Redis URL, or its Sentinels with redis+sentinel://")
+	}
 	if n := s.info["connected_slaves"]; n != "" && n != "0" && s.config["min-replicas-to-write"] == "0" {
 		warn("has replicas and min-replicas-to-write 0: in a failover it may continue for seconds beside the new master, and what it accepts then is lost, subscriptions too; set min-replicas-to-write 1")
 	}

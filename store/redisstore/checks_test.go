@@ -45,6 +45,8 @@ func TestJudge(t *testing.T) {
 		"alone beside a new master": {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "0" }, "set min-replicas-to-write 1", ""},
 		"a replica has to follow":   {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "2", "1" }, "", ""},
 		"has no replicas":           {func(s *server) { s.info["connected_slaves"], s.config["min-replicas-to-write"] = "0", "0" }, "", ""},
+		"a replica with writes":     {func(s *server) { s.info["role"], s.info["slave_read_only"] = "slave", "0" }, "", "name the master"},
+		"a replica in a failover":   {func(s *server) { s.info["role"], s.info["slave_read_only"] = "slave", "1" }, "", ""},
 		"reports nothing":           {func(s *server) { s.info = nil }, "+info", ""},
 		"a clock that is behind":    {func(s *server) { s.ahead = -6 * time.Second }, "NTP", ""},
 		"a clock that is far ahead": {func(s *server) { s.ahead = 61 * time.Second }, "", "NTP"},

@@ -55,6 +55,8 @@ func (l limits) explain(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return ErrClosed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w in time: %w", ErrAway, ctx.Err())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -63,7 +65,7 @@ func (l limits) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: Redis has reached its maxmemory; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
 	}
 	if answered(err) {
-		return err
+		return advise(err)
 	}
 	return fmt.Errorf("%w: %s", ErrAway, withoutAnswers(err))
 }
@@ -80,7 +82,35 @@ func withoutAnswers(err error) string {
 	case errors.Is(err, redis.Nil):
 		return "the Sentinels know no master of the name in the Redis URL"
 	}
-	return "no Sentinel says which server is the master" + text
+	return "no Sentinel says which server is the master (a password for the Sentinels is sentinel-password in the Redis URL)" +
+		strings.ReplaceAll(text, "\n", "; ")
+}
+
+// advice says what to do about answers that do not say it, by their beginnings. They concern a server as a whole.
+var advice = []struct{ answer, do string }{
+	{"NOAUTH ", wrongUser},
+	{"WRONGPASS ", wrongUser},
+	{"READONLY ", isReplica},
+	{"MASTERDOWN ", isReplica},
+	{"NOREPLICAS ", "fewer replicas follow it than its min-replicas-to-write says; start or repair a replica"},
+	{"CLUSTERDOWN ", "look at CLUSTER INFO and CLUSTER NODES, and start the server whose slots have no master"},
+	{"ERR This instance has cluster support disabled", "begin the Redis URL with redis://, or rediss:// for TLS"},
+	{"ERR max number of clients reached", "raise its maxclients, or find out who uses its connections"},
+}
+
+const (
+	wrongUser = "the Redis URL needs the user and the password, as in user:password@, before the first host"
+	isReplica = "it is a replica; if this does not pass with a failover, name the master in the Redis URL, or its Sentinels with redis+sentinel://"
+)
+
+// advise adds advice to an answer.
+func advise(answer error) error {
+	for _, a := range advice {
+		if strings.HasPrefix(answer.Error(), a.answer) {
+			return fmt.Errorf("%w (%s)", answer, a.do)
+		}
+	}
+	return answer
 }
 
 // answered reports whether an error is an answer of Redis. The client returns an answer as it is. Answers of other

@@ -67,10 +67,10 @@ return failed
 func (c *conn) needs(ctx context.Context) error {
 	answers, err := c.run(ctx, needsScript, []string{c.key.meta(nameProbe)}).StringSlice()
 	if forbidden(err) {
-		return lacks("EVALSHA and EVAL", err.Error())
+		return c.lacks("EVALSHA and EVAL", err.Error())
 	}
 	if err != nil {
-		return fmt.Errorf("trying the commands of Redis: %w", err)
+		return fmt.Errorf("trying the commands of the Redis at %s: %w", c.location, err)
 	}
 	var names []string
 	why := ""
@@ -82,12 +82,17 @@ func (c *conn) needs(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return lacks(strings.Join(names, ", "), why)
+	return c.lacks(strings.Join(names, ", "), why)
 }
 
-// lacks returns the error about commands that Redis refuses with a text.
-func lacks(names, text string) error {
-	return fmt.Errorf("%w: Redis does not allow this user to call %s, which a hub needs (it answers %q): allow them in the ACL or by rename-command, or use another Redis", ErrRefused, names, text)
+// lacks returns the error about commands that Redis refuses with an answer, or about the keys that they name.
+func (c *conn) lacks(names, answer string) error {
+	if strings.Contains(strings.ToLower(answer), "permissions to access") {
+		return fmt.Errorf("%w: the Redis at %s does not allow this user the keys that begin with %q (it answers %q): allow ~%[3]s:* and &%[3]s:* in the ACL, or correct --redis-prefix",
+			ErrRefused, c.location, string(c.key), answer)
+	}
+	return fmt.Errorf("%w: the Redis at %s does not allow this user to call %s, which a hub needs (it answers %q): allow them in the ACL or by rename-command, or use another Redis",
+		ErrRefused, c.location, names, answer)
 }
 
 // forbidden reports whether Redis says that this user may not call a command, or that it

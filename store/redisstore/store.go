@@ -199,9 +199,9 @@ func (c *conn) open(ctx context.Context, o Options) (*Store, error) {
 // find checks whether a hub can work on this Redis, and which store is in it.
 func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.client.Ping(ctx).Err(); forbidden(err) {
-		return Found{}, lacks("PING", err.Error())
+		return Found{}, c.lacks("PING, AUTH or SELECT", err.Error())
 	} else if err != nil {
-		return Found{}, fmt.Errorf("connecting to Redis: %w", err)
+		return Found{}, fmt.Errorf("connecting to the Redis at %s: %w", c.location, err)
 	}
 	warnings, err := c.inspect(ctx)
 	if err != nil {
