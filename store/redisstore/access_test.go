@@ -77,6 +77,32 @@ func TestUserWithFewRightsOverTLS(t *testing.T) {
 	}
 }
 
+// Without its channels a hub works, and warns that hints do not reach it.
+func TestUserWithoutChannels(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules string
+		warns bool
+	}{
+		"all":           {aclRules, false},
+		"no channel":    {strings.Replace(aclRules, " &rshub:*", "", 1), true},
+		"no SUBSCRIBE":  {aclRules + " -subscribe -ssubscribe", true},
+		"no PUBLISH":    {aclRules + " -publish -spublish", true},
+		"other channel": {strings.Replace(aclRules, "&rshub:*", "&other:*", 1), true},
+	} {
+		server, nodes := redistest.Standalone(t, redistest.Shared()), redistest.Cluster(t, redistest.Shared())
+		allow(t, append(server.Servers(), nodes.Servers()...), "deaf", "password", tc.rules)
+		for _, url := range []string{server.URL(), nodes.URL()} {
+			s, err := openPinned(t, as(url, "deaf", "password"), "rshub:"+freshPrefix(), "", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warns := strings.Contains(strings.Join(s.Found.Warnings, "\n"), "passes no hints on"); warns != tc.warns {
+				t.Errorf("%s: warns %v of %s", name, warns, url)
+			}
+		}
+	}
+}
+
 // allow has servers know a user.
 func allow(t testing.TB, servers []*redistest.Server, user, password, rules string) {
 	t.Helper()

@@ -87,18 +87,21 @@ func textOf(v any) string {
 	return text
 }
 
+// master returns the server that has a key.
+func (c *conn) master(ctx context.Context, key string) (redis.UniversalClient, error) {
+	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, key)
+	}
+	return c.client, nil
+}
+
 // masters returns the partitions by the master that has them.
 func (c *conn) masters(ctx context.Context) (map[redis.UniversalClient][]int, error) {
 	out := map[redis.UniversalClient][]int{}
-	cluster, ok := c.client.(*redis.ClusterClient)
 	for n := range journal.Partitions {
-		server := c.client
-		if ok {
-			master, err := cluster.MasterForKey(ctx, c.key.partition(n, nameHints))
-			if err != nil {
-				return nil, err
-			}
-			server = master
+		server, err := c.master(ctx, c.key.partition(n, nameHints))
+		if err != nil {
+			return nil, err
 		}
 		out[server] = append(out[server], n)
 	}

@@ -85,6 +85,37 @@ func (c *conn) needs(ctx context.Context) error {
 	return c.lacks(strings.Join(names, ", "), why)
 }
 
+// hintScript publishes a hint that nobody waits for.
+//
+//	KEYS    1 the channel; it is in the slot of the key of that name
+//	ARGV    1 the command
+//	returns nothing
+var hintScript = newScript(bounded, `return redis.call(ARGV[1], KEYS[1], '')`)
+
+// hears returns an error if Redis does not let this user send or receive hints.
+func (c *conn) hears(ctx context.Context) error {
+	channel := c.key.meta(nameProbe)
+	if err := c.run(ctx, hintScript, []string{channel}, c.hintCommand()).Err(); err != nil {
+		return err
+	}
+	server, err := c.master(ctx, channel)
+	if err != nil {
+		return err
+	}
+	sub := server.Subscribe(ctx)
+	defer func() { _ = sub.Close() }()
+	if err = c.subscribe(ctx, sub, channel); err == nil {
+		_, err = sub.ReceiveTimeout(ctx, c.timeout)
+	}
+	return err
+}
+
+// deaf returns the warning that hints do not reach the other hubs.
+func (c *conn) deaf(why error) string {
+	return fmt.Sprintf("the Redis at %s passes no hints on for this user (%v), so other hubs deliver what this hub accepts up to 5 s late, and this hub what others accept: allow PUBLISH and SUBSCRIBE (SPUBLISH and SSUBSCRIBE in a Cluster) and the channels &%s:* in the ACL",
+		c.location, why, string(c.key))
+}
+
 // lacks returns the error about commands that Redis refuses with an answer, or about the keys that they name.
 func (c *conn) lacks(names, answer string) error {
 	if strings.Contains(strings.ToLower(answer), "permissions to access") {

@@ -210,6 +210,9 @@ func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.needs(ctx); err != nil {
 		return Found{}, err
 	}
+	if err := c.hears(ctx); err != nil {
+		warnings = append(warnings, c.deaf(err))
+	}
 	m, err := c.readMeta(ctx, o.InstallID, o.AcceptEmpty, o.Existing)
 	if errors.Is(err, ErrNone) {
 		return Found{}, err

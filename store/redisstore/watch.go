@@ -151,7 +151,7 @@ func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]
 		context.AfterFunc(ctx, func() { _ = sub.Close() })
 		all.Go(func() {
 			defer cancel()
-			if w.subscribe(ctx, sub, channels) == nil {
+			if w.conn.subscribe(ctx, sub, channels...) == nil {
 				w.hearOne(ctx, sub)
 			}
 		})
@@ -168,8 +168,8 @@ func (w *watcher) hear(ctx context.Context, servers map[redis.UniversalClient][]
 
 // subscribe subscribes to channels over one connection. A server of a Cluster needs one
 // command for each slot.
-func (w *watcher) subscribe(ctx context.Context, sub *redis.PubSub, channels []string) error {
-	if !w.conn.cluster {
+func (c *conn) subscribe(ctx context.Context, sub *redis.PubSub, channels ...string) error {
+	if !c.cluster {
 		return sub.Subscribe(ctx, channels...)
 	}
 	for _, channel := range channels {
