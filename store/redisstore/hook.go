@@ -51,7 +51,7 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // caller, without the limit.
 func (l limits) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil || err == redis.Nil: //nolint:errorlint // a wrapped one is no answer, see answered
+	case err == nil || errors.Is(err, ErrAway) || err == redis.Nil: //nolint:errorlint // a wrapped one is no answer, see answered
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return ErrClosed
@@ -60,15 +60,24 @@ func (l limits) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w within %v", ErrAway, l.timeout)
+		return awayError(fmt.Sprintf(" within %v", l.timeout))
 	case outOfMemory(err):
 		return fmt.Errorf("%w: Redis has reached its maxmemory; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
 	}
 	if answered(err) {
 		return advise(err)
 	}
-	return fmt.Errorf("%w: %s", ErrAway, withoutAnswers(err))
+	return awayError(": " + withoutAnswers(err))
 }
+
+// awayError is ErrAway with more text. It has no Unwrap: of an error about a new connection the client returns only what that
+// wraps.
+type awayError string
+
+func (e awayError) Error() string { return ErrAway.Error() + string(e) }
+
+// Is implements what errors.Is asks for.
+func (awayError) Is(target error) bool { return target == ErrAway }
 
 // withoutAnswers returns the text of an error that is no answer of the Redis that was asked. The error may wrap answers of
 // Sentinels, and callers must not take these for answers of Redis: a Sentinel that does not know the master
