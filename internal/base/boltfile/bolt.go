@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"sync/atomic"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 )
@@ -85,8 +86,9 @@ func (b *bolt) capture() error {
 // metaPages are at the beginning of the file. Each transaction begins with them.
 const metaPages = 2
 
-// begin begins a transaction of bbolt. If the file was cut off before the end of the meta pages while it was open, bbolt
-// would panic and keep its locks: whoever came next, and Close, would wait for them without end.
+// begin begins a transaction of bbolt, unless the file is not what it was opened as. If it was cut off before the end of the
+// meta pages, bbolt would panic and keep its locks: whoever came next, and Close, would wait for them without end. If it was
+// deleted, also by a file that came to its place, nothing that is written to it outlives the process.
 func (b *bolt) begin(write bool) (*bbolt.Tx, error) {
 	info, err := b.file.osFile.Stat()
 	switch {
@@ -94,8 +96,17 @@ func (b *bolt) begin(write bool) (*bbolt.Tx, error) {
 		return nil, err
 	case info.Size() < metaPages*int64(b.pageSize):
 		return nil, b.file.d.damaged(fmt.Errorf("it has only %d bytes", info.Size()))
+	case info.Sys().(*syscall.Stat_t).Nlink == 0: //nolint:errcheck // a file of the system has nothing else
+		return nil, &deletedError{b.file.path}
 	}
 	return b.db.Begin(write)
+}
+
+// deletedError says that a file was deleted while it was open.
+type deletedError struct{ path string }
+
+func (e *deletedError) Error() string {
+	return e.path + " was deleted while it was open, or another file was put in its place: put the right one there if you have it, then start again"
 }
 
 // view runs fn in a transaction of bbolt that only reads.

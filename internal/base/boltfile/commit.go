@@ -338,11 +338,17 @@ func (d *DB) adopt(db *bolt) error {
 // same, its sync was what failed, and opening the file has made it durable.
 //
 // Where space was lacking the DB goes on. After any other error of the disk nobody
-// knows what it holds, and nothing more is written.
+// knows what it holds, and nothing more is written. A file that was deleted is not opened again:
+// another one may be in its place.
 func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 	err := fmt.Errorf("writing to %s failed: %w", d.path, cause)
+	deleted := errors.As(cause, new(*deletedError))
 	d.mu.Lock()
-	if !IsFull(cause) {
+	switch {
+	case deleted:
+		err = cause
+		d.fault = err
+	case !IsFull(cause):
 		err = fmt.Errorf("a write to %s failed; look at the disk, then start again: %w", d.path, cause)
 		d.fault = err
 	}
@@ -354,6 +360,9 @@ func (d *DB) recoverFrom(cause error, tx *bbolt.Tx, id int) error {
 		return &UnsureError{d.path, cause}
 	}
 	_ = old.close() // the cause says more
+	if deleted {
+		return err
+	}
 	db, openErr := d.open()
 	if openErr != nil {
 		return &UnsureError{d.path, errors.Join(cause, openErr)}

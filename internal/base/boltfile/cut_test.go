@@ -2,6 +2,7 @@ package boltfile
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -63,6 +64,72 @@ func TestCutOffWhileOpen(t *testing.T) {
 				case <-done:
 				case <-time.After(time.Minute):
 					t.Fatal("it waits without end")
+				}
+			})
+		}
+	}
+}
+
+// A file that is deleted while it is open, or replaced by another one, ends what reads and writes it with an error that
+// says so. Nothing is written to a file that nobody can open any more, and nothing to the one in its place.
+func TestDeletedWhileOpen(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		for _, first := range []string{"read", "change"} {
+			t.Run(fmt.Sprintf("replaced %t, first a %s", replaced, first), func(t *testing.T) {
+				dir := t.TempDir()
+				path, other := filepath.Join(dir, "file.db"), filepath.Join(dir, "other.db")
+				put := func(d *DB, value string) error {
+					return d.Update(func(tx *Tx) error { return tx.Bucket(small).Put([]byte("key"), []byte(value)) })
+				}
+				with := func(path, value string) *DB {
+					d, err := Open(path, options())
+					if err == nil {
+						err = put(d, value)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d
+				}
+				if err := with(other, "other").Close(); err != nil {
+					t.Fatal(err)
+				}
+				d := with(path, "before")
+				move := func() error { return os.Remove(path) }
+				if replaced {
+					move = func() error { return os.Rename(other, path) }
+				}
+				if err := move(); err != nil {
+					t.Fatal(err)
+				}
+				read := func() error { return d.View(func(*Tx) error { return nil }) }
+				change := func() error { return put(d, "after") }
+				uses := []func() error{read, change, read, change}
+				if first == "change" {
+					uses = uses[1:]
+				}
+				for _, use := range uses {
+					if err := use(); err == nil || MayBeStored(err) || !strings.Contains(err.Error(), path+" was deleted while it was open") {
+						t.Errorf("%v, want an error that says that the file was deleted", err)
+					}
+				}
+				if err := d.Ready(); err == nil {
+					t.Error("it is ready")
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+				if !replaced {
+					return
+				}
+				d, err := Open(path, options())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = d.Close() }()
+				got, err := Read(d, func(tx *Tx) string { return string(tx.Bucket(small).Get([]byte("key"))) })
+				if err != nil || got != "other" {
+					t.Errorf("%q, %v: the file that was put there is another one now", got, err)
 				}
 			})
 		}

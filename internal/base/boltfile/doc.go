@@ -11,6 +11,8 @@
 //     its key was damaged, and no wrong byte is returned.
 //   - A page that becomes unreadable while the file is open fails the transaction that
 //     needs it, and ends no process.
+//   - Once the file was deleted, with its folder for instance, each transaction fails:
+//     nothing counts as durable in a file that nobody can open any more.
 //   - Writers share transactions (group commit): what waits while one transaction is
 //     synced goes into the next, and each is answered after the sync.
 //   - A transaction is durable after one write and one sync of a write-ahead log beside
