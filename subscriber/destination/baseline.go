@@ -28,6 +28,9 @@ func (s *syncer) needsBaseline(set namedSet, st setState) bool {
 
 // newBaseline makes a baseline, and records it.
 func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *tally) (setState, error) {
+	if err := s.state.unreadable(); err != nil { // so it only seems that the set needs one
+		return st, err
+	}
 	end, err := s.o.turn(ctx, s.reconciler.progressed)
 	if err != nil {
 		return st, err

@@ -81,7 +81,7 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (_ *p
 			}
 		}
 	}
-	if p.f, err = ft.tree.root.OpenFile(p.name, how, 0o644); err != nil {
+	if p.f, err = ft.create(p.name, how); err != nil {
 		return nil, err
 	}
 	p.size, p.room = p.have, p.have
@@ -94,6 +94,21 @@ func (ft *fetcher) openPartial(w desired, address, to string, resume bool) (_ *p
 		return nil, err
 	}
 	return p, nil
+}
+
+// create opens the file of a partial. It makes the folder of partials again if somebody removed it.
+func (ft *fetcher) create(name string, how int) (*os.File, error) {
+	root := ft.tree.root
+	f, err := root.OpenFile(name, how, 0o644)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := root.MkdirAll(partsDir, 0o700); errors.Is(err, fs.ErrNotExist) {
+		return nil, &refusedError{fmt.Errorf("the folder of the copy, %s, was removed: put it back if you have it, then start again", ft.dir)}
+	} else if err != nil {
+		return nil, err
+	}
+	return root.OpenFile(name, how, 0o644)
 }
 
 // reserve reserves so many bytes within Options.MaxTotal. A package reserves nothing: its

@@ -88,6 +88,14 @@ func (s *state) view(fn func(tx *boltfile.Tx)) {
 	}
 }
 
+// unreadable returns why the state cannot be read any more; nil: it can.
+func (s *state) unreadable() error {
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
 func (s *state) file(url string) (f file, ok bool)       { return filesTable.read(s, url) }
 func (s *state) failure(url string) (f failure, ok bool) { return failedTable.read(s, url) }
 func (s *state) files() iter.Seq2[string, file]          { return filesTable.all(s) }

@@ -37,8 +37,8 @@ func (t table[T]) delete(w *writer, key string) { w.delete(t.bucket, key) }
 
 // update makes what fn writes durable, and counts the files. It may call fn more than once.
 func (s *state) update(fn func(w *writer)) error {
-	if fault := s.fault.Load(); fault != nil {
-		return *fault
+	if err := s.unreadable(); err != nil {
+		return err
 	}
 	var w *writer
 	err := s.db.Update(func(tx *boltfile.Tx) error {

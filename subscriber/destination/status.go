@@ -170,10 +170,7 @@ func (c *Copy) Ready() error {
 // Stored returns nil if the state can be read and its last write succeeded, and the disk has
 // room; otherwise why not.
 func (c *Copy) Stored() error {
-	var errs []error
-	if fault := c.state.fault.Load(); fault != nil {
-		errs = append(errs, *fault)
-	}
+	errs := []error{c.state.unreadable()}
 	errs = append(errs, cmp.Or(c.state.db.Ready(), c.state.db.Trouble()), c.space.free(0))
 	for _, stream := range slices.Concat(c.follower.handlers.all(), c.follower.handlers.allNamed()) {
 		errs = append(errs, stream.Ready())

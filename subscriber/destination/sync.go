@@ -244,8 +244,8 @@ func (s *syncer) subscriberDir(set string) string {
 // lost, and with it the changes that were applied. The next baseline may be older than what the subscriber would go on from.
 func (s *syncer) beginAnew(set namedSet) error {
 	st, dir := s.state.set(set.name), s.subscriberDir(set.name)
-	if fault := s.state.fault.Load(); fault != nil {
-		return *fault
+	if err := s.state.unreadable(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(dir); err != nil || !st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil //nolint:nilerr // there is no such folder, or its use reports the error

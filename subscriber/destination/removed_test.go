@@ -1,0 +1,45 @@
+package destination_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rshub/rshub/subscriber/destination"
+)
+
+// What somebody removes while a copy is open is made again, or the error says which folder it was.
+func TestRemovedWhileOpen(t *testing.T) {
+	for what, want := range map[string]string{"parts": "", "state": "copy.db was deleted while it was open", "copy": "was removed: put it back"} {
+		t.Run(what, func(t *testing.T) {
+			s, dir, state := newSource(t), filepath.Join(t.TempDir(), "copy"), t.TempDir()
+			s.put("first", "body", 0)
+			c := s.open(dir, func(o *destination.Options) { o.StateDir = state })
+			if _, err := c.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.put("second", "body", 1)
+			of := map[string]string{"parts": filepath.Join(dir, ".rssub", "parts"), "state": state, "copy": dir}[what]
+			if err := os.RemoveAll(of); err != nil {
+				t.Fatal(err)
+			}
+			if what == "state" {
+				if err := os.Mkdir(state, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := c.Sync(t.Context())
+			for _, p := range r.Problems {
+				err = errors.Join(err, errors.New(p.Why))
+			}
+			switch {
+			case want == "" && (err != nil || read(dir, "second") != "body"):
+				t.Errorf("%v %+v", err, r)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), of)):
+				t.Errorf("%v, want %q and %s", err, want, of)
+			}
+		})
+	}
+}
