@@ -33,7 +33,7 @@ func (a *auditor) run(ctx context.Context) {
 	if from.IsZero() {
 		from = time.Now()
 	}
-	for clock.Sleep(ctx, time.Until(from.Add(a.every))) {
+	for clock.Sleep(ctx, min(time.Until(from.Add(a.every)), a.every)) { // the clock may have been set back since
 		for a.ready() != nil || !a.begin() {
 			if !clock.Sleep(ctx, auditLook) {
 				return

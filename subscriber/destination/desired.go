@@ -146,6 +146,12 @@ func (w *desired) failure(why error) *failure {
 	}
 }
 
+// isDue reports whether it is time to try again. No wait is longer than againMax: then the clock was set back.
+func (f *failure) isDue(now time.Time) bool {
+	wait := f.NextAt.Sub(now)
+	return wait <= 0 || wait > againMax
+}
+
 // again returns what is wanted of a resource that failed.
 func (f *failure) again(url string) desired {
 	return desired{

@@ -73,7 +73,7 @@ func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) erro
 func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) error {
 	due := func(yield func(desired) bool) {
 		for url, f := range r.state.failures() {
-			if (now.IsZero() || !f.NextAt.After(now)) && !t.tried(url) && !yield(f.again(url)) {
+			if (now.IsZero() || f.isDue(now)) && !t.tried(url) && !yield(f.again(url)) {
 				return
 			}
 		}

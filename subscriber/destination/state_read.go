@@ -122,11 +122,12 @@ func (s *state) below(key string) (found bool) {
 	return found
 }
 
-// deletes returns how many files were deleted within the window.
+// deletes returns how many files were deleted within the window. Where the clock was set back, deletions count that
+// are ahead of it by as much; those far ahead would count until it gets there.
 func (s *state) deletes(now time.Time) (n int) {
-	old := instant(now.Add(-deleteWindow))
+	old, ahead := instant(now.Add(-deleteWindow)), instant(now.Add(deleteWindow))
 	for at, deleted := range deletesTable.all(s) {
-		if at >= old {
+		if at >= old && at <= ahead {
 			n += deleted
 		}
 	}
