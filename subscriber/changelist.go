@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -20,6 +22,8 @@ type part struct {
 	// until is how far the list is known to be complete: at least up to the last of
 	// changes.
 	until time.Time
+	// later is the time of the last change after the limit of the job; zero: there is none.
+	later time.Time
 }
 
 // readPart reads the changes of a list from an instant on, up to the target or limit of
@@ -34,7 +38,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 	if begins := d.head.From; begins.After(l.from) && begins.After(from) && !l.from.IsZero() {
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}
-	timed, beyond, limited := false, false, false
+	timed, beyond := false, false
 	reported := map[string]int{} // how many changes came before one that was handed on, by resource
 	for e, err := range biglist.Entries(d, l.url, limit.Entries, limit.Large) {
 		if err != nil {
@@ -53,7 +57,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 		case !job.target.IsZero() && e.Datetime.After(job.target):
 			beyond = true
 		case !job.limit.IsZero() && e.Datetime.After(job.limit):
-			limited = true
+			p.later = clock.Later(p.later, e.Datetime)
 		case !e.Datetime.Before(from):
 			p.changes = append(p.changes, e)
 			p.until = clock.Later(p.until, e.Datetime)
@@ -67,7 +71,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 	switch {
 	case beyond:
 		p.until = job.target
-	case limited:
+	case !p.later.IsZero():
 	case job.hub && d.reached.After(p.until):
 		p.until = d.reached
 	case head.Until.After(p.until):
@@ -105,6 +109,9 @@ func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job 
 	if err != nil {
 		return 0, until, err
 	}
+	if time.Until(p.later) > ahead {
+		r.later(l.url, p.later)
+	}
 	if p.untimed.N > 0 {
 		if job.hub {
 			return 0, until, errUntimed
@@ -126,6 +133,17 @@ func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job 
 		})
 	}
 	return n, p.until, err
+}
+
+// laterWarner returns a function that warns once of each list with changes that are too far in the future to count.
+func laterWarner(log *slog.Logger) func(list string, at time.Time) {
+	var told sync.Map
+	return func(list string, at time.Time) {
+		if _, had := told.LoadOrStore(list, true); !had {
+			log.Warn("a Change List has changes that are dated more than a day ahead of the clock of this machine, and count only when that time has come; is a clock wrong, or do these dates mean something else?",
+				"event", "changes_ahead", "url", list, "datetime", at)
+		}
+	}
 }
 
 // prefix is the beginning of a list without times. Some libraries write such lists, and

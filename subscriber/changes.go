@@ -21,7 +21,8 @@ type ListLimit struct {
 // ReadChanges reads the changes of a set after an instant from its Change Lists, oldest
 // first, and stores nothing. It is for comparisons. It returns how far the lists are known
 // to be complete. Without a Change List there are no changes. The error about a list over
-// the limit names Options.MaxEntries. A nil client is as with Discover.
+// the limit names Options.MaxEntries. It leaves out changes that are dated more than a day ahead of
+// this machine's clock, as a Subscriber does. A nil client is as with Discover.
 func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, limit ListLimit, each func(resourcesync.Entry) error) (until time.Time, err error) {
 	list := set.Documents[resourcesync.ChangeList]
 	if list == "" {
@@ -37,8 +38,9 @@ func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, lim
 		return since, err
 	}
 	until = since
+	job := &repairJob{limit: time.Now().Add(ahead)}
 	for _, l := range p.lists {
-		got, err := readPart(ctx, client, l, since, limit, &repairJob{})
+		got, err := readPart(ctx, client, l, since, limit, job)
 		if err != nil {
 			return until, err
 		}

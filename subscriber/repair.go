@@ -43,7 +43,8 @@ func (e *tooOldError) Unwrap() error { return ErrTooOld }
 type repairer struct {
 	o        *Options
 	log      *slog.Logger
-	large    func(list string, entries int) // warns of a list, once
+	large    func(list string, entries int)  // warns of a list, once
+	later    func(list string, at time.Time) // warns of changes that are far in the future, once of each list
 	inbox    *inbox
 	renewal  *renewal
 	troubles *troubles
@@ -83,7 +84,7 @@ func (s *Subscriber) CatchUp(ctx context.Context) error {
 	if from.IsZero() {
 		return errors.New("subscriber: nothing was received yet, so there is nothing to catch up from; make a baseline and set Options.Start to its time")
 	}
-	return s.repairer.repair(ctx, &repairJob{why: GapPulled})
+	return s.repairer.repair(ctx, &repairJob{why: GapPulled, limit: time.Now().Add(ahead)})
 }
 
 // keepComplete repairs gaps until ctx ends.

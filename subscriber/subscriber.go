@@ -86,7 +86,7 @@ func Open(o Options) (*Subscriber, error) {
 	}
 	s := &Subscriber{o: o, log: o.Log, inbox: in, troubles: &troubles{changed: &in.changed}, quiet: quiet.New(time.Minute, 1), reading: stream{inbox: in}}
 	s.renewal = &renewal{o: &s.o, log: o.Log, inbox: in, troubles: s.troubles}
-	s.repairer = &repairer{o: &s.o, log: o.Log, large: biglist.Warner(o.Log), inbox: in, renewal: s.renewal, troubles: s.troubles}
+	s.repairer = &repairer{o: &s.o, log: o.Log, large: biglist.Warner(o.Log), later: laterWarner(o.Log), inbox: in, renewal: s.renewal, troubles: s.troubles}
 	s.streamer = &streamer{o: &s.o, log: o.Log, inbox: in, renewal: s.renewal, repairer: s.repairer, troubles: s.troubles, quiet: s.quiet}
 	s.receiver = &receiver{o: &s.o, log: o.Log, inbox: in, repairer: s.repairer, quiet: s.quiet}
 	return s, nil

@@ -48,14 +48,16 @@ func (s *syncer) applyPackages(ctx context.Context, set namedSet, docs *document
 
 // changeDumps reads the packages of a Change Dump that end after since. For each package
 // it calls use with the changes in it, and with the time up to which they are complete. If since
-// is firstInstant, it reads all packages, whenever they begin.
+// is firstInstant, it reads all packages, whenever they begin. That time is never in the future: what a package says of
+// the future keeps no later package from being read.
 func (l *lists) changeDumps(ctx context.Context, set namedSet, address string, since time.Time, use func(wants []desired, until time.Time) error) error {
 	docs, err := l.download(ctx, address, resourcesync.ChangeDump, setState{})
 	if err != nil {
 		return err
 	}
 	defer docs.remove()
-	until := since
+	until, now := since, time.Now()
+	reach := func(to time.Time) { until = later(until, earlier(to, now)) }
 	for e, err := range docs.entries() {
 		switch {
 		case err != nil:
@@ -65,14 +67,14 @@ func (l *lists) changeDumps(ctx context.Context, set namedSet, address string, s
 		case e.From.After(until) && until.After(firstInstant): // before the first package is nothing
 			return &holeError{address, until, e.From}
 		}
-		until = later(until, e.Until)
+		reach(e.Until)
 		err = l.withPackage(ctx, &e, resourcesync.ChangeDumpManifest, func(d *resourcesync.DumpReader) error {
 			var wants []desired
 			for w, err := range packed(set, d, l.most) {
 				if err != nil {
 					return err
 				}
-				until = later(until, w.changedAt)
+				reach(w.changedAt)
 				if w.changedAt.IsZero() || !w.changedAt.Before(since) {
 					wants = append(wants, w)
 				}
