@@ -330,6 +330,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 	for what, o := range map[string]destination.Options{
 		"not the address of a Source": {Source: "example.org", Dir: dir},
+		"are never sent":              {Source: "http://user:word@example.org/", Dir: dir},
 		"Options.Dir is missing":      {Source: "http://example.org/"},
 		"outside of it":               {Source: "http://example.org/", Dir: dir, StateDir: filepath.Join(dir, "state")},
 

@@ -285,6 +285,8 @@ func (o Options) Check() error {
 func (o *Options) check() error {
 	u, err := url.Parse(o.Source)
 	switch {
+	case err == nil && u.User != nil:
+		return errors.New("Options.Source has a user name or a password before the host, which are never sent: write the URL without what ends in @, and give a bearer token in Options.Tokens")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is not the address of a Source; give an http or https URL", o.Source)
 	case o.Dir == "":

@@ -134,7 +134,11 @@ func After(at *string) pflag.Value {
 // CheckAddress returns an error for ExitUsage unless raw, the argument called name, is an
 // http or https URL with a host. It does not ask whether the host exists.
 func CheckAddress(name, raw string) error {
-	if u, err := url.Parse(raw); err != nil || !examine.IsWeb(u) {
+	u, err := url.Parse(raw)
+	switch {
+	case err == nil && u.User != nil: // not repeated: it may be a secret
+		return Fail(ExitUsage, "%s has a user name or a password before the host, which are never sent; write the URL without what ends in @", name)
+	case err != nil || !examine.IsWeb(u):
 		return Fail(ExitUsage, "%s %q is not an http or https URL of a host; write it like https://example.org/", name, raw)
 	}
 	return nil

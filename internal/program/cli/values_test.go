@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestNumberError(t *testing.T) {
 
 func TestCheckAddress(t *testing.T) {
 	for raw, good := range map[string]bool{
-		"https://example.org": true, "http://127.0.0.1:8090/a?b#c": true, "http://[::1]/": true, "https://user:word@example.org/": true,
+		"https://example.org": true, "http://127.0.0.1:8090/a?b#c": true, "http://[::1]/": true, "https://user:word@example.org/": false, "https://user@example.org/": false,
 		"": false, "nosuch": false, "foo bar": false, "ht!tp://": false, "http://": false, "http:///a": false, "https://:80/": false,
 		"ftp://example.org/": false, "http://127.0.0.1:99999/": false, "http://127.0.0.1:0/": false, "http://[::1": false, "http://a b/": false,
 	} {
@@ -85,6 +86,9 @@ func TestCheckAddress(t *testing.T) {
 		var e *Error
 		if (err == nil) != good || err != nil && (!errors.As(err, &e) || e.Code != ExitUsage) {
 			t.Errorf("%q: %v", raw, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "user:word") {
+			t.Errorf("a password is repeated: %v", err)
 		}
 	}
 }
