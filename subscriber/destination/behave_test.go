@@ -175,6 +175,40 @@ func TestResumesWithRange(t *testing.T) {
 	s.same(dir)
 }
 
+// A server that answers a request for the rest with less does not cut a file off whose length the Source does not give.
+func TestRestInParts(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	body := strings.Repeat("0123456789abcdef", 200_000)
+	s.put("large", body, 0)
+	s.set("/resourcelist.xml", answer(fmt.Sprintf(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="%s"/><url><loc>%s/data/large</loc></url></urlset>`, resourcesync.FormatDatetime(s.at), s.URL)))
+	for _, whole := range []string{fmt.Sprint(len(body)), "*"} {
+		n := 0
+		s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
+			n++
+			w.Header().Set("ETag", `"v1"`)
+			from, to := len(body)/2, len(body)/2+100
+			switch {
+			case n == 1:
+				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+				_, _ = io.WriteString(w, body[:from])
+			case r.Header.Get("Range") == fmt.Sprintf("bytes=%d-", from):
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", from, to-1, whole))
+				w.WriteHeader(http.StatusPartialContent)
+				_, _ = io.WriteString(w, body[from:to])
+			default:
+				_, _ = io.WriteString(w, body)
+			}
+		})
+		r, err := s.open(filepath.Join(dir, whole)).Sync(t.Context())
+		if err != nil || !r.InSync() {
+			t.Errorf("%v %+v", err, r)
+		}
+		if got := read(filepath.Join(dir, whole), "large"); got != body {
+			t.Errorf("of %s: the file has %d bytes, want %d", whole, len(got), len(body))
+		}
+	}
+}
+
 // A plain sitemap is a Source, asked only for what changed.
 func TestPlainSitemap(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()

@@ -167,7 +167,7 @@ func (p *partial) begin(resp *http.Response, address string, limit int64, stored
 		return &refusedError{fmt.Errorf("the response has Content-Encoding %s, which was not requested", enc)}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
-		if p.have == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(p.have, 10)+"-") {
+		if p.have == 0 || !isRest(resp.Header.Get("Content-Range"), p.have) {
 			return errors.New("the response has a part that was not requested")
 		}
 		if _, err := io.Copy(p.hash, io.NewSectionReader(p.f, 0, p.have)); err != nil {
@@ -195,6 +195,14 @@ func (p *partial) begin(resp *http.Response, address string, limit int64, stored
 	default:
 		return p.reserve(size)
 	}
+}
+
+// isRest reports whether a Content-Range has all bytes from an offset on. A server may answer with fewer of them, and nothing
+// else would show that where the Source gives neither length nor hash.
+func isRest(contentRange string, from int64) bool {
+	within, total, _ := strings.Cut(contentRange, "/")
+	length, err := strconv.ParseInt(total, 10, 64)
+	return err == nil && within == fmt.Sprintf("bytes %d-%d", from, length-1)
 }
 
 // remember stores how to continue a large partial.
