@@ -43,3 +43,32 @@ func TestRemovedWhileOpen(t *testing.T) {
 		})
 	}
 }
+
+// An audit reports what it found also where a folder that belongs to nothing of the copy cannot be read, such as lost+found.
+func TestAuditPassesUnreadableFolders(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("the superuser reads every folder")
+	}
+	s, dir := newSource(t), t.TempDir()
+	s.put("here/a", "body", 0)
+	s.put("there/b", "body", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost, there := filepath.Join(dir, "lost+found"), filepath.Join(dir, "there")
+	if err := errors.Join(os.Mkdir(lost, 0), os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.Audit(t.Context(), false)
+	if err != nil || a.Equal != 2 || a.Extra != 1 || a.Missing+a.Differing != 0 {
+		t.Errorf("%v %+v", err, a)
+	}
+	if err := os.Chmod(there, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(there, 0o700) })
+	if a, err = c.Audit(t.Context(), false); err != nil || a.Equal != 1 || a.Missing+a.Differing != 1 {
+		t.Errorf("%v %+v", err, a)
+	}
+}
