@@ -143,7 +143,10 @@ func (c *Copy) assemble() error {
 // prepare makes what belongs to the copy in its folder, and removes what a killed run left behind.
 func (c *Copy) prepare() error {
 	own := filepath.Join(c.o.Dir, stateName)
-	if err := errors.Join(c.tree.root.MkdirAll(partsDir, 0o700), disk.Mark(own), c.cleanUp()); err != nil {
+	if err := c.tree.root.MkdirAll(partsDir, 0o700); err != nil { // the others would fail as well
+		return fmt.Errorf("the folder of the copy, %s, cannot be written to: %w", c.fetcher.dir, err)
+	}
+	if err := errors.Join(disk.Mark(own), c.cleanUp()); err != nil {
 		return err
 	}
 	return c.state.openOrigins(own)

@@ -72,3 +72,18 @@ func TestAuditPassesUnreadableFolders(t *testing.T) {
 		t.Errorf("%v %+v", err, a)
 	}
 }
+
+// A folder of a copy that cannot be written to is named, once.
+func TestFolderCannotBeWritten(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".rssub"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := destination.Open(destination.Options{Source: s.URL, Dir: dir, StateDir: t.TempDir()})
+	if err == nil {
+		_ = c.Close()
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "destination: the folder of the copy, "+dir+", cannot be written to: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+}
