@@ -36,7 +36,14 @@ func TestReportsOfSets(t *testing.T) {
 		if err := printAudit(&out, a, false); err != nil {
 			t.Fatal(err)
 		}
+		r.DryRun, r.Until = true, at
+		if err := printReport(&out, r, false); err != nil {
+			t.Fatal(err)
+		}
 		got := strings.Join(strings.Fields(out.String()), " ")
+		if n := strings.Count(got, "in sync as of 2026-01-01T00:00:00Z (dry run: would be)"); n != c.sets {
+			t.Errorf("%d sets: %d times of a dry run in %s", c.sets, n, got)
+		}
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%d sets: %s lacks %s", c.sets, got, want)

@@ -99,7 +99,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		row(out, "copied is", r.Pinned)
 	}
 	if len(r.Sets) > 1 {
-		printSets(out, &r)
+		printSets(out, &r, would)
 	} else if r.Baseline != "" {
 		row(out, "baseline", r.Baseline)
 	}
@@ -126,7 +126,7 @@ func printReport(w io.Writer, r destination.Report, asJSON bool) error {
 		row(out, "not allowed", fmt.Sprintf("%s; if you trust it, run again with --allow-host %s", host, host))
 	}
 	if !r.Until.IsZero() {
-		row(out, asOf(r.InSync()), r.Until.UTC().Format(time.RFC3339Nano))
+		row(out, asOf(r.InSync()), r.Until.UTC().Format(time.RFC3339Nano)+would)
 	}
 	row(out, "took", r.Took.Round(time.Millisecond))
 	if err := out.Flush(); err != nil {
@@ -143,8 +143,8 @@ func asOf(inSync bool) string {
 	return "as of"
 }
 
-// printSets prints a column for each of several sets.
-func printSets(out io.Writer, r *destination.Report) {
+// printSets prints a column for each of several sets. Would says so if nothing was done.
+func printSets(out io.Writer, r *destination.Report, would string) {
 	for _, s := range r.Sets {
 		row(out, "set", s.Set)
 		if s.Baseline != "" {
@@ -152,7 +152,7 @@ func printSets(out io.Writer, r *destination.Report) {
 		}
 		printChoices(out, "  ", s.Choices)
 		if !s.Until.IsZero() {
-			row(out, "  "+asOf(r.InSync()), s.Until.UTC().Format(time.RFC3339Nano))
+			row(out, "  "+asOf(r.InSync()), s.Until.UTC().Format(time.RFC3339Nano)+would)
 		}
 		if s.Error != "" {
 			row(out, "  failed", s.Error)

@@ -308,13 +308,14 @@ func TestDryRun(t *testing.T) {
 	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 {
 		t.Errorf("%v %+v", err, r)
 	}
+	would := r.Until
 	_ = c.Close()
 	if raw, _ := os.ReadFile(filepath.Join(dir, "1")); string(raw) != "body" {
 		t.Errorf("a dry run wrote %q", raw)
 	}
 	c = s.open(dir)
-	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 {
-		t.Errorf("%v %+v", err, r)
+	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 2 || r.Deleted != 1 || !r.Until.Equal(would) {
+		t.Errorf("%v %+v, and the dry run said that it would be in sync as of %v", err, r, would)
 	}
 	s.same(dir)
 }

@@ -140,7 +140,7 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 // a baseline, and applies what the lists have after that.
 func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	if s.o.DryRun {
-		return st.BaselineAt, s.dryRun(ctx, set, st, t)
+		return s.dryRun(ctx, set, st, t)
 	}
 	sub, err := s.openSubscriber(set, st, subscriber.ViaPoll, nil)
 	if err != nil {
@@ -189,21 +189,21 @@ func changed(set namedSet, changes iter.Seq[subscriber.Change]) func(use func(*d
 	}
 }
 
-// dryRun reports what pullChangeLists would do.
-func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally) error {
+// dryRun reports what pullChangeLists would do, and returns the time that it would reach.
+func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally) (time.Time, error) {
 	since := st.BaselineAt
 	if status, err := subscriber.ReadStatus(s.subscriberDir(set.name)); err == nil && status.Until.After(since) {
 		since = status.Until
 	}
 	var changes []subscriber.Change
-	_, err := subscriber.ReadChanges(ctx, s.source.web, set.Set, since, s.lists.limit(), func(e resourcesync.Entry) error {
+	until, err := subscriber.ReadChanges(ctx, s.source.web, set.Set, since, s.lists.limit(), func(e resourcesync.Entry) error {
 		changes = append(changes, subscriber.Change{Entry: e})
 		return nil
 	})
 	if err != nil {
-		return err
+		return since, err
 	}
-	return s.apply(ctx, set, changes, nil, t)
+	return until, s.apply(ctx, set, changes, nil, t)
 }
 
 // pullChangeDumps applies the Change Dumps, or makes a baseline if they do not reach back
