@@ -140,6 +140,11 @@ func TestFrozenRedisIsNoticedSoon(t *testing.T) {
 			t.Fatal("Append does not return ErrAway before 2 s")
 		}
 	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Head(short, topicName); !errors.Is(err, ErrAway) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Head for a caller with less time: %v", err)
+	}
 	server.Continue(t)
 	eventually(t, "an answer", func() bool { _, err := s.Head(t.Context(), topicName); return err == nil })
 	server.Do(t, "PING") // it has read what was sent before
