@@ -70,7 +70,10 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 	if err == nil {
 		return outcome{step: advance}
 	}
-	if !errors.As(err, &refused) {
+	switch {
+	case errors.Is(err, errToken):
+		return outcome{step: again, permanent: true, advice: "Correct the token."}
+	case !errors.As(err, &refused):
 		return outcome{step: again, advice: "Is the hub running, and is its URL right? The same bytes are sent until it answers."}
 	}
 	v := outcome{step: again, wait: refused.RetryAfter, expected: refused.ExpectedFrom}

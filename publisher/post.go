@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/web"
@@ -101,6 +104,16 @@ func checkHub(h Hub) error {
 	if h.Token != "" && h.Secret != "" {
 		return fmt.Errorf("the hub %s has a token and a secret: give one of them", h.URL)
 	}
+	return h.checkToken()
+}
+
+// errToken says that a token cannot be in a header.
+var errToken = errors.New("has a control character, such as the end of a line, and cannot be sent")
+
+func (h Hub) checkToken() error {
+	if !httpguts.ValidHeaderFieldValue(h.Token) {
+		return fmt.Errorf("the token for the hub %s %w (Hub.Token)", h.URL, errToken)
+	}
 	return nil
 }
 
@@ -121,6 +134,9 @@ func post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	}
 	if h.Credential != nil {
 		h.Token, h.Secret = h.Credential()
+		if err := h.checkToken(); err != nil {
+			return Receipt{}, err
+		}
 	}
 	switch {
 	case h.Token != "":

@@ -115,6 +115,24 @@ func TestPostIsRefused_SRC08(t *testing.T) {
 }
 
 // What follows each answer.
+// A token that cannot be in a header is refused as what it is, and not shown.
+func TestTokenThatCannotBeSent(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something was sent") }))
+	defer srv.Close()
+	for name, h := range map[string]Hub{
+		"Token":      {URL: srv.URL, Token: "hidden\n"},
+		"Credential": {URL: srv.URL, Credential: func() (token, secret string) { return "hidden\n", "" }},
+	} {
+		_, err := Post(t.Context(), srv.Client(), h, Notification{Topic: bedTopic})
+		if err == nil || !strings.Contains(err.Error(), "token for the hub "+srv.URL+" has a control character") || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Open(Options{Dir: t.TempDir(), Topic: bedTopic, Hubs: []Hub{{URL: srv.URL, Token: "hidden\n"}}}); !errors.Is(err, errToken) {
+		t.Errorf("Open: %v", err)
+	}
+}
+
 func TestDecide_SRC08_SRC09(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 	i := interval{From: from, Until: from.Add(10 * time.Second), Entries: 2}
@@ -133,6 +151,7 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 	}{
 		{"accepted", nil, i, advance, false},
 		{"no answer", errors.New("connection refused"), i, again, false},
+		{"a wrong token", Hub{Token: "a\nb"}.checkToken(), i, again, true},
 		{"lost its tail", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-5)}, i, rewind, false},
 		{"lost more than is kept", &RefusedError{Status: 409, Type: "gap", ExpectedFrom: at(-6)}, i, halt, true},
 		{"is ahead", &RefusedError{Status: 409, Type: "overlap", ExpectedFrom: at(3)}, i, halt, true},
