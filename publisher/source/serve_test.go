@@ -312,6 +312,18 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+func TestCloseTwice(t *testing.T) {
+	o := eager(t.TempDir())
+	o.PublicURL, o.StateDir = "https://example.org/", t.TempDir()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := s.Close(), s.Close(); first != nil || second != nil {
+		t.Errorf("%v, then %v", first, second)
+	}
+}
+
 // The state may lie within the folder, and is no part of it.
 func TestStateWithinTheFolder(t *testing.T) {
 	x := newSite(t, func(o *Options) { o.StateDir = filepath.Join(o.Sets[0].Folder.Dir, "state") })

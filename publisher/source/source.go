@@ -29,7 +29,8 @@ type Source struct {
 	sets []*set
 	lock *os.File // of the state folder
 
-	ruling sync.Mutex // locked by SetRules
+	ruling  sync.Mutex // locked by SetRules
+	closing sync.Once
 }
 
 // Open opens the Source and its state, which it creates if there is none. Nothing is
@@ -355,8 +356,13 @@ func (s *Source) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Close releases the state. Call it after Run has returned.
-func (s *Source) Close() error {
+// Close releases the state. Call it after Run has returned. It may be called again.
+func (s *Source) Close() (err error) {
+	s.closing.Do(func() { err = s.close() })
+	return err
+}
+
+func (s *Source) close() error {
 	var errs []error
 	for _, x := range s.sets {
 		for _, t := range x.topics {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rshub/rshub/internal/base/disk"
@@ -45,6 +46,8 @@ type Copy struct {
 	follower   *follower
 	audited    atomic.Int64                // resources that audits have looked at
 	counted    atomic.Pointer[[]SetStatus] // by writeStatus; nil: not yet
+
+	closing sync.Once
 
 	temp string // the folder that a dry run uses instead of missing ones, or the folder of a snapshot
 	live string // the folder of the state that a snapshot is of; empty: it is the state itself
@@ -184,8 +187,13 @@ func (c *Copy) cleanUp() error {
 	return errors.Join(err, c.fetcher.cleanPartials())
 }
 
-// Close releases the folder. The Copy must not be in use.
-func (c *Copy) Close() error {
+// Close releases the folder. The Copy must not be in use. It may be called again.
+func (c *Copy) Close() (err error) {
+	c.closing.Do(func() { err = c.close() })
+	return err
+}
+
+func (c *Copy) close() error {
 	var err error
 	if c.state != nil {
 		err = errors.Join(c.writeStatus(), c.state.origins.log.Close(), c.state.db.Close())

@@ -323,6 +323,16 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
+func TestCloseTwice(t *testing.T) {
+	c, err := destination.Open(destination.Options{Source: "http://example.org/", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := c.Close(), c.Close(); first != nil || second != nil {
+		t.Errorf("%v, then %v", first, second)
+	}
+}
+
 func TestOptionsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mapped := func(url, folder string) destination.Options {
