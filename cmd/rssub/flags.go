@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -198,7 +196,7 @@ func (f *copyFlags) copyOptions(source string) (destination.Options, error) {
 		return o, err
 	}
 	for _, h := range f.hosts {
-		if !isHost(h) {
+		if !egress.IsHost(h) {
 			return o, cli.Fail(cli.ExitUsage, "--allow-host %q must be a HOST or HOST:PORT", h)
 		}
 	}
@@ -272,15 +270,6 @@ func checkURLs(callback string, others ...named) error {
 		return cli.Fail(cli.ExitUsage, "--callback-url has a query: give the URL without it. Each subscription uses a path below the URL")
 	}
 	return nil
-}
-
-// isHost reports whether text is a host, or host:port, and nothing else.
-func isHost(text string) bool {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return true
-	}
-	u, err := url.Parse("http://" + text)
-	return err == nil && u.Hostname() != "" && u.Host == text
 }
 
 func span(s cli.Span) time.Duration { return time.Duration(s) }

@@ -25,7 +25,7 @@ func readTokens(values []string) (tokens, error) {
 	all := make(tokens)
 	for _, v := range values {
 		host, file, ok := strings.Cut(v, "=")
-		if !ok || !isHost(host) || file == "" {
+		if !ok || !egress.IsHost(host) || file == "" {
 			return nil, cli.Fail(cli.ExitUsage, "--token-file %q must be of the form HOST=FILE, with a HOST or HOST:PORT", v)
 		}
 		token, err := cli.ReadCredential("--token-file", file)

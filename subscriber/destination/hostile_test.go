@@ -343,6 +343,9 @@ func TestOptionsRefused(t *testing.T) {
 		"are never sent":              {Source: "http://user:word@example.org/", Dir: dir},
 		"Options.Dir is missing":      {Source: "http://example.org/"},
 		"outside of it":               {Source: "http://example.org/", Dir: dir, StateDir: filepath.Join(dir, "state")},
+		`Options.Hosts: "https://files.example/" is not a host`: {Source: "http://example.org/", Dir: dir, Hosts: []string{"https://files.example/"}},
+		`Options.Hosts: "" is not a host`:                       {Source: "http://example.org/", Dir: dir, Hosts: []string{""}},
+		`Options.Tokens: "https://example.org" is not a host`:   {Source: "http://example.org/", Dir: dir, Tokens: map[string]string{"https://example.org": "t"}},
 
 		`Options.Roots: the folder "../x" for http://example.org/ is outside of the copy`:            mapped("http://example.org/", "../x"),
 		`Options.Roots: the folder ".." for http://example.org/ is outside of the copy`:              mapped("http://example.org/", ".."),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path"
@@ -310,6 +311,13 @@ func (o *Options) check() error {
 	}
 	if err := newPreference(o).check(); err != nil {
 		return err
+	}
+	for option, hosts := range map[string][]string{"Options.Hosts": o.Hosts, "Options.Tokens": slices.Collect(maps.Keys(o.Tokens))} {
+		for _, h := range hosts {
+			if !egress.IsHost(h) {
+				return fmt.Errorf("%s: %q is not a host; write it like source.example.org or source.example.org:8443", option, h)
+			}
+		}
 	}
 	for _, p := range o.HiddenAllow {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {

@@ -349,6 +349,15 @@ func Host(text string) string {
 	return HostName(&u)
 }
 
+// IsHost reports whether a text is what Host reads.
+func IsHost(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	u, err := url.Parse("http://" + text)
+	return err == nil && u.Hostname() != "" && u.Host == text
+}
+
 // HostName is HostPort without the port.
 func HostName(u *url.URL) string {
 	name, _, _ := net.SplitHostPort(HostPort(u)) // JoinHostPort made it
