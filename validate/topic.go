@@ -143,7 +143,8 @@ type pastAnswer struct {
 	until time.Time
 }
 
-// NewTopicChecker returns a TopicChecker. Close ends it.
+// NewTopicChecker returns a TopicChecker. Close ends it. It fails if a required option is missing or
+// the mode is none.
 func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
@@ -152,6 +153,9 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	o.Mode, o.Timeout, o.Remember = cmp.Or(o.Mode, TopicRequire), cmp.Or(max(o.Timeout, 0), 15*time.Second), cmp.Or(max(o.Remember, 0), 10_000)
 	if !slices.Contains([]TopicMode{TopicRequire, TopicWarn, TopicOff}, o.Mode) {
 		return nil, fmt.Errorf("topic check %q: it can be require, warn or off", o.Mode)
+	}
+	if o.HubURL == "" || o.Client == nil {
+		return nil, errors.New("validate: HubURL and Client have to be given")
 	}
 	known, err := lru.New[uuid.UUID, pastAnswer](o.Remember)
 	if err != nil {

@@ -422,6 +422,11 @@ func TestTopicCheckAfterClose(t *testing.T) {
 }
 
 func TestTopicModes(t *testing.T) {
+	for _, o := range []TopicOptions{{}, {HubURL: hubURL}, {Client: goodDoer()}} {
+		if _, err := NewTopicChecker(o); err == nil {
+			t.Errorf("%+v is enough", o)
+		}
+	}
 	if _, err := NewTopicChecker(TopicOptions{Mode: "perhaps"}); err == nil || !strings.Contains(err.Error(), "require, warn or off") {
 		t.Error(err)
 	}
