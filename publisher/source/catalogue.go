@@ -25,7 +25,7 @@ type CatalogueOptions struct {
 	Location string
 	// Input is read once, as it comes. It is used if Location is "-".
 	Input io.Reader
-	// Entries yields the catalogue of a program. An error that is a *register.LineError is about one entry.
+	// Entries yields the catalogue of a program. An error that is a *catalogue.LineError is about one entry.
 	// After any other error, and unless Changes is set, nothing is deleted that it has not yielded. Run calls
 	// Entries again FolderOptions.Unwatched later.
 	Entries func(ctx context.Context) iter.Seq2[catalogue.Entry, error]
