@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Scope is a context for many exchanges. Post takes it like any other context, but an exchange costs less:
-// it is only in a list, where it registers with any other context to be cut off. A context made from a Scope
-// is such another one.
+// Scope is a context that many exchanges share. Post takes it like any other context, but then an exchange costs
+// less: the Scope has a list of them, and none registers with the context on its own. A context made from a
+// Scope is no Scope.
 type Scope struct {
 	context.Context
 
