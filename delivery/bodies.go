@@ -197,9 +197,10 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
 	defer close(e.done)
 	if err != nil {
 		e.err = err
-		delete(b.byKey, e.key)
+		b.unname(e)
 		return nil, err
 	}
+	e.key.topic.tail.wentOn()
 	e.entry = entries[0]
 	e.anchor = packAnchor(e.entry.Anchor())
 	e.id = e.entry.ID.String()
@@ -323,20 +324,27 @@ func (b *bodies) unpin(e *body, s health) {
 	}
 }
 
-// forget drops what was read of a topic, since the store lost some of it.
+// forget drops what was read of a topic, or is being read, since the store lost some of it.
 func (b *bodies) forget(t *topic) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.latest.Store(nil)
 	for key, e := range b.byKey {
-		switch {
-		case key.topic != t || !e.loaded:
-		case e.refs() > 0:
-			e.stale = true
-			delete(b.byKey, key)
-		default:
+		if key.topic != t {
+			continue
+		}
+		b.unname(e)
+		e.stale = true
+		if e.unused != nil {
 			b.drop(b.idle.Remove(e.unused).(*body)) //nolint:errcheck // it contains nothing else
 		}
+	}
+}
+
+// unname has the entry of e read anew for whoever asks for it.
+func (b *bodies) unname(e *body) {
+	if !e.stale {
+		delete(b.byKey, e.key)
 	}
 }
 
@@ -356,8 +364,8 @@ func (b *bodies) drop(e *body) {
 	if e.inRoom {
 		e.loaded, e.entry.Body = false, nil
 	}
-	if !e.stale && e.waiters == [2]*waiter{} {
-		delete(b.byKey, e.key)
+	if e.waiters == [2]*waiter{} {
+		b.unname(e)
 	}
 }
 

@@ -272,6 +272,55 @@ func TestSmallBodyIsSharedWithoutLock(t *testing.T) {
 	}
 }
 
+// lateReads answers with what the journal had some time ago.
+type lateReads struct {
+	*memory
+	asked, free chan struct{}
+}
+
+func (l lateReads) Read(ctx context.Context, url string, after journal.Anchor, limit int, maxBytes int64) ([]journal.Entry, error) {
+	entries, err := l.memory.Read(ctx, url, after, limit, maxBytes)
+	l.asked <- struct{}{}
+	<-l.free
+	return entries, err
+}
+
+// What the store loses while it is read goes to the delivery that read it, and to no later one.
+func TestLostWhileItIsRead(t *testing.T) {
+	for name, size := range map[string]int{"read at once": 10, "for the room": 1 << 19} {
+		t.Run(name, func(t *testing.T) {
+			m := lateReads{newMemory(), make(chan struct{}, 1), make(chan struct{})}
+			bed := &bed{memory: m.memory, t: t}
+			bed.publish(t, topicA, bytes.Repeat([]byte("a"), size))
+			b := newBodies(m, "https://hub.example/", "rshub", 1<<20, newLimits(4), func([]*lane, bool) {}, func(bodyKey, error) {})
+			h, on := &host{name: "h.example"}, &topic{url: topicA}
+			got := make(chan *body)
+			go func() {
+				e, _ := b.get(t.Context(), on, anchor{}, h, quick)
+				got <- e
+			}()
+			<-m.asked
+			bed.rollback(topicA, 1)
+			next := bed.publish(t, topicA, []byte("next"))
+			b.forget(on)
+			close(m.free)
+			lost := <-got
+			if e, err := b.get(t.Context(), on, anchor{}, h, quick); err != nil || e.entry.ID != next.ID {
+				t.Errorf("%v, and %v instead of the next entry", err, e.entry.ID)
+			} else {
+				b.put(e, h, quick)
+			}
+			if !lost.inRoom {
+				b.put(lost, h, quick)
+			}
+			b.forget(on)
+			if pinned, cached, _ := b.stats(); pinned != 0 || cached != 0 || len(b.byKey) != 0 {
+				t.Errorf("%d bytes are in use, and %d in memory", pinned, cached)
+			}
+		})
+	}
+}
+
 // Deliveries of several entries, by many goroutines at the same time, while entries are forgotten and dropped: no
 // body is given back before its last delivery has it no more, and none is kept for ever.
 func TestBodiesAreSharedAtRandom(t *testing.T) {

@@ -31,5 +31,7 @@ func (b *bodies) share(e *body) {
 	if e.sharing.Add(1) == 1 {
 		b.use(e, quick, 1)
 	}
-	e.key.topic.latest.Store(e)
+	if !e.stale {
+		e.key.topic.latest.Store(e)
+	}
 }

@@ -29,8 +29,7 @@ func (f *fork) covers(a anchor) bool {
 
 // journalTail is what this hub remembers of the newest entries of a topic.
 type journalTail struct {
-	// fork is what is known of where the journal goes on; nil: it was not rolled
-	// back under us.
+	// fork is where the journal goes on; nil: it was not rolled back under us, or was read since.
 	fork atomic.Pointer[fork]
 
 	mu sync.Mutex
@@ -55,6 +54,14 @@ func (t *journalTail) saw(all ...anchor) {
 			t.seen = slices.Delete(t.seen, 0, 1)
 		}
 		t.seen = append(t.seen, a)
+	}
+}
+
+// wentOn says that an entry was read from the journal. An anchor that is found lost after that is behind another fork:
+// the journal may have lost its tail again, and lanes that went back may have been there.
+func (t *journalTail) wentOn() {
+	if f := t.fork.Load(); f != nil && f.done.Load() {
+		t.fork.CompareAndSwap(f, nil)
 	}
 }
 
@@ -95,6 +102,9 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 	for {
 		if !r.owns(j.lane) {
 			return errLost
+		}
+		if !r.stands(j) {
+			return nil // whoever found the fork moved it
 		}
 		var commits []subscriptions.Commit
 		f := j.lane.topic.tail.forkAt(j.cursor.anchor(), func(f *fork) { commits = r.findFork(ctx, j, f) })

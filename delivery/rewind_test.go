@@ -216,6 +216,43 @@ func TestRollbackThatAnotherHubSaw_Invariant5(t *testing.T) {
 	}
 }
 
+// A journal that loses its tail twice has a fork each time. A lane that is behind the first one goes back to the second,
+// and gets nothing from the hub's memory that the journal lost.
+func TestJournalLosesItsTailTwice_Invariant5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept, gone = 8, 4
+		a := newBed(t)
+		a.subscribe(topicA, cb(0))
+		a.run()
+		for n := range kept + gone {
+			a.publish(t, topicA, fmt.Append(nil, n))
+			pass(time.Second)
+		}
+		a.end()
+		a.rollback(topicA, gone)
+		b := newBed(t) // it has seen nothing, and goes back to the beginning
+		b.memory = a.memory
+		b.readFrom(a.memory)
+		b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
+		b.set(cb(0), takes(time.Millisecond))
+		b.run()
+		defer b.end()
+		pass(10 * time.Second)
+		if got := len(b.at(cb(0))); got != kept {
+			t.Fatalf("%d were sent after the first loss, want %d", got, kept)
+		}
+		b.rollback(topicA, gone)
+		next := b.publish(t, topicA, []byte("next"))
+		pass(10 * time.Second)
+		if got := b.at(cb(0)); len(got) != kept+1 || got[kept].id != next.ID.String() {
+			t.Errorf("%d were sent after the second, want %d", len(got), kept+1)
+		}
+		if got := b.topic(topicA).gaps; b.recorded != 2 {
+			t.Errorf("%d losses were recorded: %v", b.recorded, got)
+		}
+	})
+}
+
 type noRecorder struct {
 	*memory
 	err atomic.Bool
