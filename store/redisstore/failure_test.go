@@ -206,7 +206,12 @@ func lostTail(t *testing.T, url string, servers []*redistest.Server, loseTail fu
 	}
 	check := func() {
 		for i, e := range lost {
-			if got, err := s.Read(t.Context(), topicName, e.Anchor(), 10, 1<<20); !errors.Is(err, journal.ErrRolledBack) {
+			var got []journal.Entry
+			eventually(t, "a hub that has compared", func() bool {
+				got, err = s.Read(t.Context(), topicName, e.Anchor(), 10, 1<<20)
+				return !errors.Is(err, errUnreconciled)
+			})
+			if !errors.Is(err, journal.ErrRolledBack) {
 				t.Errorf("reading on after lost entry %d gave %d entries and the error %v, want ErrRolledBack", i, len(got), err)
 			}
 		}

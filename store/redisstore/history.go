@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 )
@@ -145,6 +147,17 @@ type history struct {
 
 // pair is what historyScript returns.
 type pair struct{ replid, history string }
+
+func readPair(answer *redis.Cmd) (pair, error) {
+	v, err := answer.StringSlice()
+	if err == nil && len(v) != 2 {
+		err = fmt.Errorf("%w: the history of a partition", journal.ErrPacked)
+	}
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{v[0], v[1]}, nil
+}
 
 // reconciled reports whether all hubs have compared.
 func (p pair) reconciled() bool {

@@ -296,9 +296,14 @@ func (f *fleet) known(h *fleetHub, topic *fleetTopic, e journal.Entry) *journal.
 // deliver gives a subscription the next notification, as delivery does.
 func (f *fleet) deliver(topic *fleetTopic, sub *fleetSub) {
 	h := f.hubs[sub.hub%len(f.hubs)]
+	var entries []journal.Entry
+	var err error
+	eventually(f.t, "hubs that have compared", func() bool {
+		entries, err = h.s.Read(f.t.Context(), topic.url, sub.cursor, 1, 1<<20)
+		return !errors.Is(err, errUnreconciled)
+	})
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	entries, err := h.s.Read(f.t.Context(), topic.url, sub.cursor, 1, 1<<20)
 	var trimmed *journal.TrimmedError
 	switch {
 	case errors.As(err, &trimmed):
@@ -310,8 +315,12 @@ func (f *fleet) deliver(topic *fleetTopic, sub *fleetSub) {
 		if err != nil {
 			f.fail("Head: %v", err)
 		}
-		f.did("%s: a subscription at %d goes back to %d", topic.url, sub.cursor.Seq, head.Trimmed.Seq)
-		sub.cursor = head.Trimmed
+		to, ok := head.BackFrom(sub.cursor.Position)
+		if !ok {
+			to = head.Trimmed
+		}
+		f.did("%s: a subscription at %d goes back to %d", topic.url, sub.cursor.Seq, to.Seq)
+		sub.cursor = to
 	case err != nil:
 		f.fail("Read: %v", err)
 	case len(entries) > 0:

@@ -71,6 +71,41 @@ func TestAppendWaitsForEveryHub_Invariant5(t *testing.T) {
 	}
 }
 
+// A hub whose subscriptions were at a lost entry waits until those who remember it have recorded what is left: else
+// it would send all of the topic again.
+func TestReaderWaitsForWhoRemembers_Invariant5(t *testing.T) {
+	server := redistest.Standalone(t)
+	var ready atomic.Bool
+	ready.Store(true)
+	knows := live(t, server.URL(), "knows", Options{Reached: func([]int) ([]journal.Reached, bool) { return nil, ready.Load() }})
+	other := live(t, server.URL(), "other", Options{})
+	kept := publish(t, knows, topicName, 3)[2]
+	var lost journal.Entry
+	server.LoseTail(t, func() {
+		lost = publish(t, knows, topicName, 2)[1]
+		ready.Store(false)
+	})
+	read := func() error {
+		_, err := other.Read(t.Context(), topicName, lost.Anchor(), 1, 0)
+		return err
+	}
+	eventually(t, "an answer", func() bool {
+		err := read()
+		return errors.Is(err, errUnreconciled) || errors.Is(err, journal.ErrRolledBack)
+	})
+	for range 20 {
+		if err := read(); !errors.Is(err, errUnreconciled) {
+			t.Fatalf("before the hub that remembers has compared: %v", err)
+		}
+	}
+	ready.Store(true)
+	eventually(t, "a reconciled store", func() bool { return errors.Is(read(), journal.ErrRolledBack) })
+	h, err := other.Head(t.Context(), topicName)
+	if to, ok := h.BackFrom(lost.Position); err != nil || !ok || to != kept.Anchor() {
+		t.Errorf("%v %+v: %+v, want %+v", err, h, to, kept.Anchor())
+	}
+}
+
 // An export or an import reconciles nothing while hubs compare, because it does not know what
 // they remember.
 func TestVisitorReconcilesNothing(t *testing.T) {

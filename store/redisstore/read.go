@@ -112,8 +112,10 @@ return {head, page[1][1], f[2] or '', body, chunks, tonumber(f[4]) or 0}
 
 // reader reads entries and bodies.
 type reader struct {
-	conn  *conn
-	heads *heads
+	conn      *conn
+	heads     *heads
+	histories *histories
+	visitor   bool // it compares nothing
 }
 
 // storedEntry is an entry as it came from Redis.
@@ -176,6 +178,9 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 		if len(out) > 0 && (errors.As(err, new(*journal.TrimmedError)) || errors.Is(err, journal.ErrDamaged)) {
 			return out, nil // what was read is good; the next Read returns the error
 		}
+		if errors.Is(err, journal.ErrRolledBack) {
+			return nil, r.rolledBack(ctx, k.partition)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -202,6 +207,27 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 		}
 	}
 	return out, nil
+}
+
+// rolledBack returns journal.ErrRolledBack if all hubs have compared what they remember of a partition with what
+// its server has now: then the gaps of the heads say what was lost. Else it has this hub compare, and returns errUnreconciled.
+func (r *reader) rolledBack(ctx context.Context, partition int) error {
+	if r.visitor {
+		return journal.ErrRolledBack
+	}
+	current := r.histories.of[partition].current.Load()
+	if current == nil {
+		return errUnreconciled
+	}
+	p, err := readPair(r.conn.run(ctx, historyScript, []string{r.conn.key.partition(partition, nameHistory)}))
+	switch {
+	case err != nil:
+		return err
+	case p.history == *current && p.reconciled():
+		return journal.ErrRolledBack
+	}
+	r.histories.invalidate(partition, current)
+	return errUnreconciled
 }
 
 // page reads the entries that fit into one reply, and whether there are more. The entries

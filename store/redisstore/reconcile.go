@@ -107,8 +107,8 @@ func (r *reconciler) readHistories(ctx context.Context, of []int) map[int]pair {
 	for n, cmd := range runEach(ctx, r.conn, historyScript, of, func(n int) call {
 		return call{keys: []string{r.conn.key.partition(n, nameHistory)}}
 	}) {
-		if v, err := cmd.StringSlice(); err == nil && len(v) == 2 {
-			out[n] = pair{v[0], v[1]}
+		if p, err := readPair(cmd); err == nil {
+			out[n] = p
 		}
 	}
 	return out

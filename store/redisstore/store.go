@@ -234,7 +234,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 	histories := newHistories()
 	heads := newHeads(c, checks, histories)
 	watcher := newWatcher(c, histories)
-	reader := &reader{conn: c, heads: heads}
+	reader := &reader{conn: c, heads: heads, histories: histories, visitor: o.Visitor}
 	lister := &lister{conn: c, unreadable: o.UnreadableTopic}
 	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, unreadable: o.Unreadable}
 	hubs := &hubs{}
