@@ -127,7 +127,7 @@ var table = map[string]room{
 	"internal/program/app":      {layer: "3a", may: "hub/history admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
 	"internal/program/cli":  {layer: "3b", may: "admin internal/base/atomicfile internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},
-	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
+	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/disk internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
 

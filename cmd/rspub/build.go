@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher/source"
@@ -136,8 +137,7 @@ const tempPrefix = "rspub-build-"
 
 // sweepTemp removes the temporary folders of runs that were killed. It ignores errors.
 func sweepTemp() {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // none, if TMPDIR looks like a pattern
-	for _, dir := range left {
+	for _, dir := range disk.Match(os.TempDir(), tempPrefix+"*") {
 		_ = source.RemoveState(dir) // after an error the next run does it
 	}
 }

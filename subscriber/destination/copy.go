@@ -179,8 +179,8 @@ func (c *Copy) standIn(o *Options) error {
 
 // cleanUp removes what a killed run left behind.
 func (c *Copy) cleanUp() error {
-	lists, err := filepath.Glob(filepath.Join(c.o.StateDir, "list-*.xml"))
-	for _, l := range lists {
+	var err error
+	for _, l := range disk.Match(c.o.StateDir, "list-*.xml") {
 		err = errors.Join(err, os.Remove(l))
 	}
 	c.cleanSnapshots()

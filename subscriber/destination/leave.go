@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/disk"
 	"github.com/rshub/rshub/subscriber"
 )
 
@@ -22,14 +23,17 @@ const (
 // streamDirs are the folders of the streams of the sets.
 const streamDirs = "set-"
 
+// streamsIn returns the folders of all streams in a folder of state.
+func streamsIn(stateDir string) []string {
+	return append(disk.Match(stateDir, streamDirs+"*"), disk.Match(stateDir, frameworkDirs+"*")...)
+}
+
 // Leave ends the subscriptions of the copy at their hubs, and waits until the hubs have
 // verified that. It is for a copy that nobody follows any more. Handler has to be served
 // meanwhile, and Follow must not run. It returns nil if no subscription is in force.
 func (c *Copy) Leave(ctx context.Context) error {
-	dirs, err := filepath.Glob(filepath.Join(c.o.StateDir, streamDirs+"*"))
-	named, _ := filepath.Glob(filepath.Join(c.o.StateDir, frameworkDirs+"*")) // the pattern is right
-	dirs = append(dirs, named...)
-	for _, dir := range dirs {
+	var err error
+	for _, dir := range streamsIn(c.o.StateDir) {
 		if failed := c.follower.leave(ctx, dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("ending the subscription of %s: %w", readSetName(dir), failed))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/rshub/rshub/internal/base/atomicfile"
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // The state of a copy belongs to one process. Another process that wants to read it makes
@@ -35,8 +36,7 @@ var lookAgain = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 
 // serveSnapshots writes the snapshots that are requested, until ctx ends.
 func (c *Copy) serveSnapshots(ctx context.Context) {
 	for ok := true; ok; ok = clock.Sleep(ctx, lendEvery) {
-		wants, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*", wantName)) // the pattern is right
-		for _, want := range wants {
+		for _, want := range disk.Match(c.o.StateDir, snapshotPrefix+"*/"+wantName) {
 			if err := c.snapshot(filepath.Dir(want)); err != nil && ctx.Err() == nil {
 				c.log.Warn("a snapshot for an audit could not be made", "event", "snapshot_failed", "error", err)
 			}
@@ -119,8 +119,7 @@ func (c *Copy) renewSnapshot() error {
 
 // cleanSnapshots removes snapshots that were left behind.
 func (c *Copy) cleanSnapshots() {
-	dirs, _ := filepath.Glob(filepath.Join(c.o.StateDir, snapshotPrefix+"*")) // the pattern is right
-	for _, dir := range dirs {
+	for _, dir := range disk.Match(c.o.StateDir, snapshotPrefix+"*") {
 		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > snapshotMax {
 			_ = os.RemoveAll(dir) // the next run tries again
 		}

@@ -203,12 +203,8 @@ func readSetName(dir string) string {
 // of their URLs. If another process works on the copy, the status is some seconds old. With an
 // error it returns the sets that could be read.
 func ReadStatus(dir string) ([]SetStatus, error) {
-	dirs, err := filepath.Glob(filepath.Join(dir, streamDirs+"*"))
-	if err != nil {
-		return nil, err
-	}
-	named, _ := filepath.Glob(filepath.Join(dir, frameworkDirs+"*")) // the pattern is that above
 	var out []SetStatus
+	var err error
 	name := filepath.Join(dir, statusFile)
 	switch raw, failed := os.ReadFile(name); { //nolint:gosec // the folder is the caller's
 	case failed == nil:
@@ -218,7 +214,7 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 	case !errors.Is(failed, fs.ErrNotExist):
 		err = failed
 	}
-	for _, d := range slices.Concat(dirs, named) {
+	for _, d := range streamsIn(dir) {
 		st, failed := subscriber.ReadStatus(d)
 		if failed != nil {
 			err = failed

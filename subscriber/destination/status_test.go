@@ -72,3 +72,21 @@ func TestSummaryCountsAFileOnce(t *testing.T) {
 		t.Errorf("again: %v %+v", err, r)
 	}
 }
+
+// The name of a folder is no pattern: the parts of its state are found.
+func TestFolderNamedAsAPattern(t *testing.T) {
+	for _, name := range []string{"[", "a [1]", "*"} {
+		s, dir := newSource(t), filepath.Join(t.TempDir(), name)
+		s.put("a", "body", 0)
+		c := s.open(dir)
+		if _, err := c.Sync(t.Context()); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		if all, err := destination.ReadStatus(filepath.Join(dir, ".rssub")); err != nil || len(all) != 1 || all[0].Until.IsZero() {
+			t.Errorf("%q: %v %+v", name, err, all)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/rshub/rshub/internal/base/disk"
 )
 
 // examples are the files of a new folder.
@@ -42,8 +44,7 @@ const (
 // stateFolder creates a folder for the state of a demo, which done removes. It also removes
 // the folders of demos that were killed: nobody has their lock.
 func stateFolder() (dir string, done func(), err error) {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", held)) // fails only if TMPDIR contains a malformed pattern
-	for _, name := range left {
+	for _, name := range disk.Match(os.TempDir(), prefix+"*/"+held) {
 		f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // it has our name
 		if err != nil {
 			continue // it belongs to another user
