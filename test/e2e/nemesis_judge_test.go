@@ -171,6 +171,7 @@ func (c *chronicle) judge() (complaints []string) {
 		c.judgeOrder(callee, byCallee[i], complain)
 		c.judgeEnds(callee, byCallee[i], complain)
 		duplicates += c.duplicates(byCallee[i])
+		c.judgeRepeats(callee, byCallee[i], complain)
 	}
 	if bound := c.faults * c.perFault; duplicates > bound {
 		complain("%d duplicates after %d faults, at most %d are promised", duplicates, c.faults, bound)
@@ -345,6 +346,28 @@ func (c *chronicle) judgeGaps(who *callee, complain func(string, ...any)) {
 			complain("%s: no fault explains the gap from interval %d to %d (%s)", who.path, g.first, g.last, g.reason)
 		}
 	}
+}
+
+// repeated is how often a fault may have an interval arrive again: another hub takes over, cursors are lost, and a
+// callback is too slow to say that it got it.
+const repeated = 4
+
+// judgeRepeats checks that no interval arrives again and again, whatever was lost.
+func (c *chronicle) judgeRepeats(who *callee, got []arrival, complain func(string, ...any)) {
+	if id, n := repeats(got); n > 1+c.faults*repeated {
+		complain("%s: %s arrived %d times after %d faults", who.path, id, n, c.faults)
+	}
+}
+
+// repeats returns what arrived most often, and how often.
+func repeats(got []arrival) (id string, most int) {
+	times := map[string]int{}
+	for _, a := range got {
+		if times[a.id]++; times[a.id] > most {
+			id, most = a.id, times[a.id]
+		}
+	}
+	return id, most
 }
 
 // duplicates counts the intervals that arrived more than once under one id. If the store lost

@@ -183,6 +183,12 @@ func TestJudgeOfTheNemesis(t *testing.T) {
 				c.arrive(0, n, 20*time.Second)
 			}
 		}, ""},
+		"again and again, after a lost tail": {func(c *chronicle) {
+			c.lossy = true
+			for n := range 5 {
+				c.arrive(0, 9, time.Duration(20+n)*time.Second)
+			}
+		}, "/stays: id9 arrived 6 times after 1 faults"},
 		"in flight when it left": {func(c *chronicle) { c.arrive(1, 4, 4650*time.Millisecond) }, ""},
 		"after it left":          {func(c *chronicle) { c.arrive(1, 4, 5100*time.Millisecond) }, "/leaves: interval 4 arrived at 5.1s"},
 		"after it left, from a hub that was frozen": {func(c *chronicle) {

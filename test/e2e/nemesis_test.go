@@ -239,17 +239,18 @@ func (c *chronicle) summary() string {
 			readers, gaps = readers+1, gaps+len(who.gaps)
 		}
 	}
-	seen := map[string]bool{}
+	seen, most := map[string]int{}, 0
 	for _, a := range c.arrived {
 		key := fmt.Sprint(a.callee, a.id)
-		if seen[key] {
+		if seen[key] > 0 {
 			duplicates++
 		}
-		seen[key] = true
+		seen[key]++
+		most = max(most, seen[key])
 		if c.callees[a.callee].reads {
 			read++
 		}
 	}
-	return fmt.Sprintf("%d faults (%d lost tails, %d freezes of hubs): %d intervals, of which %d were trimmed, %d rewinds of Sources, %d callbacks, %d deliveries, %d readers of streams, %d events, %d gaps told, %d duplicates",
-		c.faults, c.losses, c.freezes, intervals, c.trimmed(), rewinds, len(c.callees)-readers, len(c.arrived)-read, readers, read, gaps, duplicates)
+	return fmt.Sprintf("%d faults (%d lost tails, %d freezes of hubs): %d intervals, of which %d were trimmed, %d rewinds of Sources, %d callbacks, %d deliveries, %d readers of streams, %d events, %d gaps told, %d duplicates, none more than %d times",
+		c.faults, c.losses, c.freezes, intervals, c.trimmed(), rewinds, len(c.callees)-readers, len(c.arrived)-read, readers, read, gaps, duplicates, most)
 }
