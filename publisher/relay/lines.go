@@ -46,8 +46,8 @@ func (r *Relay) Lines(in io.Reader, out io.Writer) error {
 // too long is nil.
 func gather(from *bufio.Reader) (lines [][]byte, err error) {
 	for size := 0; len(lines) < batch && size < MaxBytes; {
-		text, err := readLine(from)
-		if err == nil || text != nil { // the last line may lack its end
+		text, some, err := readLine(from)
+		if some { // the last line may lack its end
 			lines = append(lines, text)
 			size += len(text)
 		}
@@ -61,11 +61,11 @@ func gather(from *bufio.Reader) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// readLine reads a line without its end. Of a line that is too long it reads all and returns nil.
-func readLine(from *bufio.Reader) (text []byte, err error) {
+// readLine reads a line without its end. Of a line that is too long it reads all and returns nil. Some is
+// false if nothing is left to read.
+func readLine(from *bufio.Reader) (text []byte, some bool, err error) {
 	text = []byte{}
-	long, some := false, false
-	for {
+	for long := false; ; {
 		piece, err := from.ReadSlice('\n')
 		some = some || len(piece) > 0
 		if long = long || len(text)+len(piece) > MaxBytes; !long {
@@ -75,11 +75,9 @@ func readLine(from *bufio.Reader) (text []byte, err error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case long:
-			return nil, err
-		case !some:
-			return nil, err
+			return nil, some, err
 		}
-		return bytes.TrimRight(text, "\r\n"), err
+		return bytes.TrimRight(text, "\r\n"), some, err
 	}
 }
 

@@ -343,6 +343,18 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// The last line is answered, too, if it lacks its end and is too long.
+func TestLastLineTooLong(t *testing.T) {
+	r := New(Options{Prefixes: prefixes, Record: accept})
+	var out bytes.Buffer
+	if err := r.Lines(strings.NewReader(one+"\n"+strings.Repeat("x", MaxBytes+1)), &out); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], `{"line":2,"error":"a line may have 4 MiB`) {
+		t.Errorf("%q", lines)
+	}
+}
+
 // A line is answered before the next one arrives, and an error of the disk is told for each.
 func TestLineByLine(t *testing.T) {
 	in, put := io.Pipe()
