@@ -101,7 +101,9 @@ func discontinuity(refused *RefusedError, i interval, reached time.Time, begins 
 	case refused.Type == typeConflict:
 		v.advice = fmt.Sprintf("The hub has the interval from %s with other bytes: this outbox was restored from a backup, or somebody else publishes to the topic. "+
 			"Find out which changes the hub has, then call Resume with the instant to go on from; the hub expects %s.", stamp(i.From), orUnknown(expected))
-	case expected.IsZero() || expected.Equal(i.From):
+	case expected.IsZero():
+		return outcome{step: again, permanent: true, wait: refused.RetryAfter, advice: "The hub does not say where it expects the next interval to begin; the same bytes are sent again."}
+	case expected.Equal(i.From):
 		return outcome{step: again, permanent: true, wait: refused.RetryAfter, advice: "The hub refuses what it says it expects; the same bytes are sent again."}
 	case expected.After(i.From) && (expected.Equal(reached) || expected.Before(reached) && begins(expected)):
 		// Behind the hub's URL there was another store for a moment, as in a failover.

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,12 +191,9 @@ func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedErro
 		Detail       string `json:"detail"`
 		ExpectedFrom string `json:"expected_from"`
 	}
-	if err := json.Unmarshal(answer, &said); err != nil {
-		e.Detail = egress.Excerpt(answer, maxDetail)
-		return e
-	}
+	_ = json.Unmarshal(answer, &said) // other servers say it in other ways
 	e.Type = said.Type[strings.LastIndexAny(said.Type, "#/")+1:]
-	e.Detail = egress.Excerpt([]byte(said.Detail), maxDetail)
+	e.Detail = egress.Excerpt([]byte(cmp.Or(said.Detail, string(answer))), maxDetail)
 	if at, err := resourcesync.ParseDatetime(said.ExpectedFrom); err == nil {
 		e.ExpectedFrom = at
 	}

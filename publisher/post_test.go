@@ -79,6 +79,7 @@ func TestPostIsRefused_SRC08(t *testing.T) {
 			RefusedError{Type: "gap", Detail: "It leaves a gap.", ExpectedFrom: at},
 		},
 		{409, "", `{"expected_from": "yesterday", "detail": 7}`, RefusedError{Detail: `{"expected_from": "yesterday", "detail": 7}`}},
+		{415, "", `{"error": "send a form"}`, RefusedError{Detail: `{"error": "send a form"}`}},
 		{503, "17", "Try again.\n", RefusedError{Detail: "Try again.", RetryAfter: 17 * time.Second}},
 		{500, "soon", "<html><h1>oops</h1></html>", RefusedError{Detail: "oops"}},
 		{302, "", "", RefusedError{}},
@@ -114,7 +115,6 @@ func TestPostIsRefused_SRC08(t *testing.T) {
 	}
 }
 
-// What follows each answer.
 // A token that cannot be in a header is refused as what it is, and not shown.
 func TestTokenThatCannotBeSent(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something was sent") }))
@@ -133,6 +133,7 @@ func TestTokenThatCannotBeSent(t *testing.T) {
 	}
 }
 
+// What follows each answer.
 func TestDecide_SRC08_SRC09(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 	i := interval{From: from, Until: from.Add(10 * time.Second), Entries: 2}
@@ -174,6 +175,17 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		v := decide(c.err, c.i, at(10), known)
 		if v.step != c.want || v.permanent != c.permanent || (v.advice == "") != (c.want == advance) {
 			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+	for _, c := range []struct {
+		expected time.Time
+		want     string
+	}{
+		{at(0), "The hub refuses what it says it expects; the same bytes are sent again."},
+		{time.Time{}, "The hub does not say where it expects the next interval to begin; the same bytes are sent again."},
+	} {
+		if v := decide(&RefusedError{Status: 409, ExpectedFrom: c.expected}, i, at(10), known); v.advice != c.want {
+			t.Errorf("expected %v: %s", c.expected, v.advice)
 		}
 	}
 	for _, missing := range []string{"no-credential", "topic-not-covered"} {
