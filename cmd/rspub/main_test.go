@@ -161,7 +161,7 @@ func TestPublishIsRefused(t *testing.T) {
 		{403, `{"type":"x/content-mismatch","detail":"other bytes"}`, 4, "--content-location"},
 		{404, "", 4, "own public URL?"},
 		{501, "", 4, "own public URL?"},
-		{409, `{"type":"x/gap","detail":"there is a gap","expected_from":"2026-11-20T00:00:00Z"}`, 4, "there is a gap. Give it --from 2026-11-20T00:00:00Z"},
+		{409, `{"type":"x/gap","detail":"there is a gap","expected_from":"2026-11-20T00:00:00Z"}`, 4, "there is a gap. Let it begin at 2026-11-20T00:00:00Z (--from, or from in the document)"},
 		{422, "bad", 4, "bad"},
 		{302, "", 4, "302"},
 		{503, "full", 5, "later"},

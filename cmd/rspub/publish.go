@@ -235,7 +235,7 @@ func (f *publishFlags) explain(err error) error {
 	case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented:
 		return advise(cli.ExitUnreachable, err, "Post the same notification again later")
 	case code == http.StatusConflict && !refused.ExpectedFrom.IsZero():
-		return advise(cli.ExitRefused, err, "Give it --from "+resourcesync.FormatDatetime(refused.ExpectedFrom)+", and add the changes since then")
+		return advise(cli.ExitRefused, err, "Let it begin at "+resourcesync.FormatDatetime(refused.ExpectedFrom)+" (--from, or from in the document), and add the changes since then")
 	case code == http.StatusUnauthorized:
 		return advise(cli.ExitRefused, err, "The credential is in --token-file or --secret-file")
 	case code == http.StatusForbidden && refused.Type == "no-credential":
