@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 
@@ -142,10 +143,13 @@ func (r *Relay) post(w http.ResponseWriter, req *http.Request) (answer, Outcome,
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxBytes))
 	if err != nil {
-		if errors.As(err, new(*http.MaxBytesError)) {
+		switch {
+		case errors.As(err, new(*http.MaxBytesError)):
 			return answer{}, "", refuse(http.StatusRequestEntityTooLarge, "a request may have %d MiB; send the changes in several", MaxBytes>>20)
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
+			return answer{}, "", refuse(http.StatusServiceUnavailable, "the body did not arrive in full; send it again, with the same name if it has one")
 		}
-		return answer{}, "", refuse(http.StatusBadRequest, "the body did not arrive: %w", err)
+		return answer{}, "", refuse(http.StatusBadRequest, "the body cannot be read: %w", err)
 	}
 	changes, err := parse(body, r.o.Prefixes)
 	switch {

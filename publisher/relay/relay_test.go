@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -275,6 +276,24 @@ func TestOtherAnswers(t *testing.T) {
 		status, answer, head := b.send("POST", one, asJSON)
 		if status != http.StatusServiceUnavailable || head.Get("Retry-After") == "" || !strings.Contains(answer, tc.want) || b.counts[Failed].Load() != 1 {
 			t.Errorf("%d %s", status, answer)
+		}
+	}
+}
+
+// A body that did not arrive is to be sent again: nothing is wrong with the request.
+func TestBodyDoesNotArrive(t *testing.T) {
+	r := New(Options{Prefixes: prefixes, Record: accept, Socket: true})
+	for err, want := range map[error]int{
+		os.ErrDeadlineExceeded:        http.StatusServiceUnavailable,
+		io.ErrUnexpectedEOF:           http.StatusServiceUnavailable,
+		errors.New("malformed chunk"): http.StatusBadRequest,
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/", io.MultiReader(strings.NewReader(one[:5]), iotest.ErrReader(err)))
+		req.Header.Set("Content-Type", jsonType)
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, req)
+		if w.Code != want || (w.Header().Get("Retry-After") != "") != (want == http.StatusServiceUnavailable) {
+			t.Errorf("%v: %d %s", err, w.Code, w.Body)
 		}
 	}
 }
