@@ -138,6 +138,15 @@ func nextFrom(t admin.Topic) string {
 	}
 }
 
+// resetting is what a reset of the topic would do.
+func resetting(t admin.Topic) string {
+	what := "let the next notification of " + t.URL + " start anywhere"
+	if from := nextFrom(t); from != "" && !t.Reset {
+		what += "; now it has to start at " + from + ", and what lies between is lost and becomes a gap"
+	}
+	return what + "."
+}
+
 func interval(from, until time.Time) string {
 	if from.IsZero() && until.IsZero() {
 		return ""
@@ -223,8 +232,7 @@ gap.
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return onItem(env, topics, cmd, nil, func(j *job[admin.Topic]) error {
-		what := fmt.Sprintf("let the next notification of %s start anywhere; now it has to start at %s, and what lies between is lost and becomes a gap.", j.item.URL, cmp.Or(nextFrom(j.item), "no particular time"))
-		if err := confirm(j.cmd, j.env, yes, what); err != nil {
+		if err := confirm(j.cmd, j.env, yes, resetting(j.item)); err != nil {
 			return err
 		}
 		return answer(j.run, http.MethodPost, topics.path+"/"+j.id+"/reset", nil, func(t admin.Topic) string {

@@ -27,3 +27,20 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// The question about a reset says from where on the topic has to continue, if it has to.
+func TestResetting(t *testing.T) {
+	until := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		topic admin.Topic
+		want  string
+	}{
+		"changes":     {admin.Topic{URL: testTopic, Kind: "change", LastUntil: until}, "let the next notification of " + testTopic + " start anywhere; now it has to start at 2026-01-31T12:00:00Z, and what lies between is lost and becomes a gap."},
+		"reset again": {admin.Topic{URL: testTopic, LastUntil: until, Reset: true}, "let the next notification of " + testTopic + " start anywhere."},
+		"content":     {admin.Topic{URL: testTopic, Kind: "content"}, "let the next notification of " + testTopic + " start anywhere."},
+	} {
+		if got := resetting(c.topic); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
