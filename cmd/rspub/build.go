@@ -105,7 +105,7 @@ func (f *buildFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	var urls []string
+	urls := []string{} // in JSON a list, also if nothing was written
 	s, err := source.Open(source.Options{
 		PublicURL: f.publicURL, StateDir: state, Sets: sets, Client: client, Schedule: schedule, Log: log,
 		Hooks: source.Hooks{Built: func(_ string, built []string) { urls = append(urls, built...) }},

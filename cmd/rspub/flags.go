@@ -271,7 +271,7 @@ func (f *scheduleFlags) add(flags *pflag.FlagSet) {
 // addChangeLists adds the flags about Change Lists.
 func (f *scheduleFlags) addChangeLists(flags *pflag.FlagSet) {
 	flags.Var(&f.rotate, "rotate-every", "`TIME` after which a Change List is closed and the next one begins; off: only by --rotate-at")
-	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "close a Change List when it has `N` changes")
+	flags.Var(cli.AtLeast(&f.rotateAt, 1), "rotate-at", "close a Change List when it has `N` changes, 50000 at most")
 	flags.Var(&f.keepChanges, "keep-changes", "`TIME` for which closed Change Lists and their dumps stay listed beside the open one; off: for ever")
 }
 
