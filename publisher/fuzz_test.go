@@ -65,7 +65,7 @@ func FuzzReadAnswer(f *testing.F) {
 		if r.RetryAfter < 0 || r.RetryAfter > maxRetryAfter {
 			t.Errorf("Retry-After %q is %v", after, r.RetryAfter)
 		}
-		if v := decide(r, interval{From: now, Until: now.Add(1)}, time.Time{}, func(time.Time) bool { return false }); v.step == advance || v.step == rewind {
+		if v := decide(r, interval{From: now, Until: now.Add(1)}, now, time.Time{}, func(time.Time) bool { return false }); v.step == advance || v.step == rewind {
 			t.Errorf("%+v", v)
 		}
 	})

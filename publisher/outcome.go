@@ -63,9 +63,9 @@ const (
 	adviceBusy       = "The hub is busy or down; the same bytes are sent until it accepts them."
 )
 
-// decide returns the next step after the POST of i, whose result is err, to a hub that once
+// decide returns the next step after the POST of i at an instant, whose result is err, to a hub that once
 // had everything before reached. Begins reports whether an interval begins at an instant.
-func decide(err error, i interval, reached time.Time, begins func(time.Time) bool) outcome {
+func decide(err error, i interval, now, reached time.Time, begins func(time.Time) bool) outcome {
 	var refused *RefusedError
 	if err == nil {
 		return outcome{step: advance}
@@ -82,6 +82,11 @@ func decide(err error, i interval, reached time.Time, begins func(time.Time) boo
 		return discontinuity(refused, i, reached, begins)
 	case refused.Status == http.StatusRequestEntityTooLarge && i.Entries > 1:
 		v.step, v.advice = divide, "It is sent in parts."
+		return v
+	case refused.Status == http.StatusUnprocessableEntity && i.Until.After(now.Add(maxAhead)):
+		v.permanent = true
+		v.advice = fmt.Sprintf("This was recorded by a clock that was ahead, and hubs accept it from %s on. "+
+			"If that is too long, begin with a new state, and reset the topic at the hub.", stamp(i.Until.Add(-maxAhead)))
 		return v
 	}
 	for _, r := range refusals {

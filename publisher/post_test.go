@@ -172,7 +172,7 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		{"elsewhere", &RefusedError{Status: 307}, i, again, true},
 		{"invalid", &RefusedError{Status: 422}, i, again, true},
 	} {
-		v := decide(c.err, c.i, at(10), known)
+		v := decide(c.err, c.i, at(60), at(10), known)
 		if v.step != c.want || v.permanent != c.permanent || (v.advice == "") != (c.want == advance) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
@@ -184,12 +184,16 @@ func TestDecide_SRC08_SRC09(t *testing.T) {
 		{at(0), "The hub refuses what it says it expects; the same bytes are sent again."},
 		{time.Time{}, "The hub does not say where it expects the next interval to begin; the same bytes are sent again."},
 	} {
-		if v := decide(&RefusedError{Status: 409, ExpectedFrom: c.expected}, i, at(10), known); v.advice != c.want {
+		if v := decide(&RefusedError{Status: 409, ExpectedFrom: c.expected}, i, at(60), at(10), known); v.advice != c.want {
 			t.Errorf("expected %v: %s", c.expected, v.advice)
 		}
 	}
+	ahead := at(0).Add(-time.Hour)
+	if v := decide(&RefusedError{Status: 422}, i, ahead, at(10), known); v.step != again || !v.permanent || !strings.Contains(v.advice, "a clock that was ahead, and hubs accept it from 2025-12-31T23:55:20Z on.") {
+		t.Errorf("recorded by a clock that was ahead: %+v", v)
+	}
 	for _, missing := range []string{"no-credential", "topic-not-covered"} {
-		v := decide(&RefusedError{Status: 403, Type: missing}, i, at(10), known)
+		v := decide(&RefusedError{Status: 403, Type: missing}, i, at(60), at(10), known)
 		if !v.permanent || !strings.HasPrefix(v.advice, "Give the publisher a token or secret") || !strings.Contains(v.advice, "Hub.Token or Hub.Secret") {
 			t.Errorf("%s: %+v", missing, v)
 		}

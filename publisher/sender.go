@@ -178,7 +178,7 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 			Took: time.Since(start), Receipt: receipt, Err: err,
 		})
 	}
-	v := decide(err, i, s.cursor().Reached, s.p.begins)
+	v := decide(err, i, time.Now(), s.cursor().Reached, s.p.begins)
 	return s.follow(ctx, i, round, receipt, v, err)
 }
 
