@@ -96,6 +96,9 @@ func (r *reader) link() (l resourcesync.Link, err error) {
 	if err == nil {
 		l.Modified, err = timeOf("modified", modified)
 	}
+	if err == nil {
+		err = checkHash(l.Hash)
+	}
 	return l, err
 }
 
@@ -144,8 +147,8 @@ func (c *written) entry(prefixes []string) (e resourcesync.Entry, err error) {
 			}
 		}
 	}
-	if want := strings.Fields(c.hash); c.hash != "" && len(resourcesync.ParseHashes(c.hash).Algorithms()) != len(want) {
-		return e, fmt.Errorf("the field %q is %q; write algorithm:digest, with md5, sha-1, sha-256, sha-384 or sha-512 and the digest in hexadecimal", "hash", strictjson.Shorten(c.hash))
+	if err := checkHash(c.hash); err != nil {
+		return e, err
 	}
 	if c.mediaType != "" {
 		if _, _, err := mime.ParseMediaType(c.mediaType); err != nil || !strings.Contains(c.mediaType, "/") {
@@ -153,6 +156,14 @@ func (c *written) entry(prefixes []string) (e resourcesync.Entry, err error) {
 		}
 	}
 	return e, checkLinks(e.Links)
+}
+
+// checkHash checks a list of digests, which may be empty.
+func checkHash(list string) error {
+	if len(resourcesync.ParseHashes(list).Algorithms()) == len(strings.Fields(list)) {
+		return nil
+	}
+	return fmt.Errorf("the field %q is %q; write algorithm:digest, with md5, sha-1, sha-256, sha-384 or sha-512 and the digest in hexadecimal", "hash", strictjson.Shorten(list))
 }
 
 func (c *written) checkChange() error {
@@ -174,10 +185,12 @@ func checkURL(text string, prefixes []string) error {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Scheme == "" || u.Host == "":
-		return fmt.Errorf("%q is not the whole address of a resource; write it with https:// and the host", strictjson.Shorten(text))
 	case strings.ContainsFunc(text, isControl):
 		return fmt.Errorf("%q has a control character, or one that is no Unicode", strictjson.Shorten(text))
+	case err != nil:
+		return fmt.Errorf("%q is not an address: %w", strictjson.Shorten(text), errors.Unwrap(err)) // which has the text again
+	case u.Scheme == "" || u.Host == "":
+		return fmt.Errorf("%q is not the whole address of a resource; write it with https:// and the host", strictjson.Shorten(text))
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
 		return fmt.Errorf("%q has a fragment, and a fragment is part of a resource; leave out the # and what follows", strictjson.Shorten(text))
 	case web.HasDotSegment(u): // it would begin with a prefix, and name what is not below it
