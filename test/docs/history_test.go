@@ -63,7 +63,9 @@ func TestHistoryExampleReadsOn(t *testing.T) {
 		}
 	}
 	_ = cmd.Process.Kill()
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("it ended by itself")
+	}
 	if want := "notification {'n': 1}\ngap {'n': 2}\n"; out.String() != want {
 		t.Errorf("it printed %q, not %q\n%s", out.String(), want, errs.String())
 	}
