@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -35,9 +35,10 @@ and the state of all topics, one JSON object a line, to FILE or to standard outp
 With ` + "`rshub import`" + ` the file moves a hub to another store: from the embedded one to
 Redis or back. To back up a running hub, use ` + "`rshub backup`" + `.
 
-With --notifications the file also has the retained notifications. Without them, what a
-subscription had not received at the export becomes a gap in it (reason retention);
-the last line of the output counts these notifications.
+With --notifications the file also has the retained notifications; if some of them are
+damaged in the store, it has everything else, and the command exits with 6. Without
+them, what a subscription had not received at the export becomes a gap in it (reason
+retention); the last line of the output counts these notifications.
 
 The secrets of subscribers are sealed with the first key of --seal-key-file; an
 import needs that key. Without a key, choose: --without-secrets writes no secrets
@@ -117,14 +118,14 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 	if file == "-" {
 		err = write(cli.Document(cmd.OutOrStdout()))
 	} else {
-		err = writeWhole(file, write)
+		err = atomicfile.Output(file, write)
 	}
 	p.End("")
 	if err != nil {
 		return err
 	}
-	if err := note(cmd, "Exported %v; their secrets are %s.", done.Counts, done.Secrets); err != nil || done.Lagging == 0 || o.Notifications {
-		return err
+	if err := note(cmd, "Exported %v; their secrets are %s.", done.Counts, done.Secrets); err != nil || o.Notifications || done.Lagging == 0 {
+		return cmp.Or(err, cli.WithoutDamaged(done.Damaged))
 	}
 	return note(cmd, "Not delivered yet: %s to %s. After an import these become gaps. To keep them, export with --notifications.",
 		quantity.Count(done.Lag, "notification", "notifications"), quantity.Count(done.Lagging, "subscription", "subscriptions"))
@@ -134,11 +135,6 @@ func export(ctx context.Context, cmd *cobra.Command, cfg config.Config, log *zap
 func note(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 	return err
-}
-
-// writeWhole writes a file that only its owner can read. It appears once it is complete.
-func writeWhole(name string, write func(io.Writer) error) error {
-	return atomicfile.Write(name, atomicfile.Options{Durability: atomicfile.FileOnly, Temp: filepath.Base(name) + ".*.part"}, write)
 }
 
 func importCommand(environ []string) *cobra.Command {

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,6 +120,10 @@ func TestBodyIsGone(t *testing.T) {
 	})
 	if err := paused("damaged", 0)(); err != nil { // and passed over
 		t.Error(err)
+	}
+	backup, err := exec.CommandContext(t.Context(), binary, "backup", filepath.Join(t.TempDir(), "backup"), "--admin-url", "http://"+h.admin).CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 6 || !strings.Contains(string(backup), "everything except 1 notification, ") {
+		t.Errorf("a backup without what is damaged: %v, %s", err, backup)
 	}
 	for event, want := range map[string]int{"read_failed": 1, "read_recovered": 1, "notification_damaged": 1, "damage_passed_over": 1} {
 		if n := strings.Count(h.log.String(), `"event":"`+event+`"`); n != want {

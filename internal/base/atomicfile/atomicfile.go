@@ -73,6 +73,23 @@ func WriteBytes(name string, o Options, content []byte) error {
 	})
 }
 
+// Output writes what a command prints to what a person named. A file is replaced as by Write with
+// FileOnly, also at the end of a symbolic link. A device or a named pipe stays, and write writes
+// to it.
+func Output(name string, write func(io.Writer) error) error {
+	if at, err := filepath.EvalSymlinks(name); err == nil {
+		name = at
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
+		return Write(name, Options{Durability: FileOnly, Temp: filepath.Base(name) + ".*.part"}, write)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // the caller names it
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
 func (o *Options) create(name string) (*os.File, error) {
 	if o.Temp != "" {
 		return os.CreateTemp(filepath.Dir(name), o.Temp)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -81,6 +82,45 @@ func TestWrite(t *testing.T) {
 				t.Errorf("over a folder: %v, beside %q", err, names(t, dir))
 			}
 		})
+	}
+}
+
+// What a command prints goes into a device or a pipe, which stays one, and to the end of a link.
+func TestOutput(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string, 1)
+	go func() {
+		text, _ := os.ReadFile(pipe)
+		read <- string(text)
+	}()
+	for _, name := range []string{pipe, file, link, file} {
+		err := Output(name, func(w io.Writer) error {
+			_, err := io.WriteString(w, name)
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == pipe {
+			if text := <-read; text != pipe {
+				t.Errorf("%q came through the pipe", text)
+			}
+		} else if text, err := os.ReadFile(file); err != nil || string(text) != name {
+			t.Errorf("%s: the file has %q, %v", name, text, err)
+		}
+	}
+	for name, want := range map[string]os.FileMode{pipe: os.ModeNamedPipe, file: 0, link: os.ModeSymlink} {
+		if info, err := os.Lstat(name); err != nil || info.Mode().Type() != want {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	write := func(io.Writer) error { return errors.New("it was called") }
+	if err := Output(dir, write); !errors.Is(err, syscall.EISDIR) || len(names(t, dir)) != 3 {
+		t.Errorf("over a folder: %v, beside %q", err, names(t, dir))
 	}
 }
 

@@ -193,7 +193,8 @@ func (f *file) follows(l line) error {
 			return nil
 		}
 	case *topicLine:
-		if before == nil && l.Retained == nil || before != nil && before.Topic == l.Topic && before.Position <= l.Last.Position {
+		none := l.Retained == nil || l.Retained.Bytes == 0 // all that it retains may be damaged
+		if before == nil && none || before != nil && before.Topic == l.Topic && before.Position <= l.Last.Position {
 			return nil
 		}
 	default:

@@ -549,6 +549,15 @@ func TestBackupOfDamage(t *testing.T) {
 	if err != nil || got.Last != h.Last || got.Entries != 5 {
 		t.Errorf("%+v, %v", got, err)
 	}
+	m.damage(t, topic, 1, storetest.DamagedBody)
+	m.damage(t, topic, 3, storetest.DamagedEntry)
+	file, told = export(t, m, transfer.ExportOptions{Secrets: transfer.SecretsPlain, Notifications: true})
+	to = newMemory()
+	load(t, to, file, transfer.ImportOptions{})
+	got, err = to.Head(t.Context(), topic)
+	if err != nil || got.Last != h.Last || got.Entries != 5 || told.Damaged != 5 || told.Notifications != 0 {
+		t.Errorf("all are damaged: %+v, %+v, %v", told, got, err)
+	}
 }
 
 // movingStore publishes and delivers once while subscriptions are listed.

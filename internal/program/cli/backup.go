@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -24,7 +23,8 @@ func Backup(env Env) *cobra.Command {
 		Long: `Writes a backup of a running hub to FILE, or to standard output for -. It has all
 topics with their retained notifications, and all subscriptions with their secrets,
 cursors, gaps and pending requests. FILE appears when it is complete, and only its
-owner can read it.
+owner can read it. If notifications are damaged in the store, it has everything else,
+and the command exits with 6.
 
 The hub first writes the backup to its own disk, at full speed, and then sends it, so
 a slow connection delays nothing. The command needs the operator's token; a reader's
@@ -47,9 +47,7 @@ hub, the file has the secrets as plain text.`,
 			}
 			err = b.write(ctx, Document(r.cmd.OutOrStdout()))
 		} else {
-			err = atomicfile.Write(name, atomicfile.Options{Durability: atomicfile.FileOnly, Temp: filepath.Base(name) + ".*.part"}, func(w io.Writer) error {
-				return b.write(ctx, w)
-			})
+			err = atomicfile.Output(name, func(w io.Writer) error { return b.write(ctx, w) })
 		}
 		b.progress.End("")
 		if err != nil {
@@ -134,18 +132,26 @@ func (b *backup) end() error {
 
 // report prints what is in the backup.
 func (b *backup) report(name string) error {
-	s := b.summary
+	s, out := b.summary, b.cmd.ErrOrStderr()
 	if b.json {
-		return WriteJSON(b.cmd.OutOrStdout(), s)
+		if err := WriteJSON(b.cmd.OutOrStdout(), s); err != nil {
+			return err
+		}
+		return WithoutDamaged(s.Damaged)
 	}
-	out := b.cmd.ErrOrStderr()
 	say(out, "%s: %s, %s and %s; %s.\n", Line(name), quantity.Count(s.Notifications, "notification", "notifications"),
 		quantity.Count(s.Topics, "topic", "topics"), quantity.Count(s.Subscriptions, "subscription", "subscriptions"), quantity.BytesText(s.Bytes))
 	if s.Secrets == "plain" {
 		say(out, "The secrets of subscribers are in it as plain text, because this hub has no --seal-key-file.\n")
 	}
-	if s.Damaged > 0 {
-		say(out, "Not in it, because they are damaged in the hub's store: %s; see `rshub check`.\n", quantity.Count(s.Damaged, "notification", "notifications"))
+	return WithoutDamaged(s.Damaged)
+}
+
+// WithoutDamaged is the error of a command that wrote a whole file, except n notifications that
+// are damaged in the store; nil for 0.
+func WithoutDamaged(n int) error {
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return Fail(ExitPartial, "the file has everything except %s, damaged in the store; `rshub check` of a stopped hub says which", quantity.Count(n, "notification", "notifications"))
 }
