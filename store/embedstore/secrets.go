@@ -59,7 +59,7 @@ func (r *records) resealAll(isNew bool) (found seal.Status, err error) {
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil || r.reads {
 		return found, err
 	}
 	next := forms{plain: r.keys == nil}

@@ -36,6 +36,8 @@ type Options struct {
 	// secrets are stored in another way, Open reads the whole database once and stores them anew.
 	// If a key is missing, it returns an error that wraps a *seal.KeyError and changes no secret.
 	Keys *seal.Keys
+	// Reads says that only methods that read are called. Then Open leaves secrets as they are stored.
+	Reads bool
 	// Unreadable is called with each record that List leaves out because it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not block. Nil: List fails.
 	Unreadable func(id uuid.UUID, why error)
@@ -113,6 +115,7 @@ type pings struct{ folder *folder }
 type records struct {
 	folder *folder
 	keys   *seal.Keys
+	reads  bool // Options.Reads
 	feeds  [journal.Partitions]feed
 	// unreadable is that of Options.
 	unreadable func(id uuid.UUID, why error)
@@ -144,7 +147,7 @@ func Open(dir string, o Options) (*Store, error) {
 	} else if err != nil {
 		return nil, spaceOr(err)
 	}
-	t, r := &topics{folder: f, bodies: bodies}, &records{folder: f, keys: o.Keys, unreadable: o.Unreadable}
+	t, r := &topics{folder: f, bodies: bodies}, &records{folder: f, keys: o.Keys, reads: o.Reads, unreadable: o.Unreadable}
 	s := &Store{Journal: t, Restorer: t, Notebook: &notes{f}, Shelf: &shelf{f}, Pings: &pings{f}, Store: r, folder: f, topics: t, records: r}
 	if err := s.start(); err != nil {
 		_ = f.db.Close() // the first error says more

@@ -23,6 +23,7 @@ type records struct {
 	checks  *checks
 	memory  *memory
 	sealing *seal.Keys
+	reads   bool // Options.Reads
 	// unreadable is Options.Unreadable.
 	unreadable func(id uuid.UUID, why error)
 }

@@ -31,6 +31,9 @@ var formScript = newScript(bounded, `return redis.call('SADD', KEYS[1], ARGV[1])
 // keys would store differently today. If a key is missing it changes nothing and returns an
 // error that wraps a *seal.KeyError. The next start finishes what it could not.
 func (r *records) resealAll(ctx context.Context) (found seal.Status, err error) {
+	if r.reads {
+		return found, r.lacksNoKey(ctx)
+	}
 	mine := formPlain
 	if r.sealing != nil {
 		found.Key = &r.sealing.IDs()[0]

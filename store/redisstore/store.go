@@ -62,6 +62,8 @@ type Options struct {
 	// Visitor says that this is not a hub, and that hubs may be at work. A visitor appends and
 	// resets nothing, and does not reconcile.
 	Visitor bool
+	// Reads says that only methods that read are called. Then Open leaves secrets as they are stored.
+	Reads bool
 }
 
 // Errors of a store as a whole.
@@ -236,7 +238,7 @@ func assemble(c *conn, found Found, o Options) *Store {
 	watcher := newWatcher(c, histories)
 	reader := &reader{conn: c, heads: heads, histories: histories, visitor: o.Visitor}
 	lister := &lister{conn: c, unreadable: o.UnreadableTopic}
-	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, unreadable: o.Unreadable}
+	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, reads: o.Reads, unreadable: o.Unreadable}
 	hubs := &hubs{}
 	appender := &appender{conn: c, checks: checks, memory: memory, deadlines: newDeadlines(), heads: heads, histories: histories, watcher: watcher}
 	reconciler := &reconciler{

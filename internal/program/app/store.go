@@ -81,6 +81,8 @@ type storeOptions struct {
 	keys *seal.Keys // of --seal-key-file; nil: there are none
 	// existing has open return ErrNoStore if there is no store, and make none.
 	existing bool
+	// reads says that nothing is stored, and that secrets stay as they are.
+	reads bool
 	// hub are the callbacks of a hub. Nil: the store is opened for an export or an
 	// import, while hubs may be at work on it.
 	hub *storeHooks

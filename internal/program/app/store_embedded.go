@@ -27,7 +27,7 @@ func openEmbedded(_ context.Context, cfg *config.Config, o storeOptions) (*backe
 			return nil, err
 		}
 	}
-	options := embedstore.Options{MinFree: cfg.MinFreeDisk, Keys: o.keys}
+	options := embedstore.Options{MinFree: cfg.MinFreeDisk, Keys: o.keys, Reads: o.reads}
 	if options.MinFree == 0 {
 		options.MinFree = -1 // no limit; 0 is the store's default
 	}

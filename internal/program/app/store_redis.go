@@ -30,7 +30,7 @@ func openRedis(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 	options := redisstore.Options{
 		URL: string(cfg.RedisURL), Prefix: cfg.RedisPrefix, Keys: o.keys,
 		InstallID: cfg.InstallID, AcceptEmpty: cfg.AcceptEmptyStore,
-		Visitor: o.hub == nil, Existing: o.existing,
+		Visitor: o.hub == nil, Existing: o.existing, Reads: o.reads,
 		Refusing: func(why error) {
 			if why == nil {
 				log.Info("the store accepts notifications again", zap.String("event", "store_accepted"))

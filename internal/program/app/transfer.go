@@ -59,12 +59,7 @@ func Export(ctx context.Context, cfg config.Config, log *zap.Logger, w io.Writer
 	if keys == nil && o.Secrets == "" {
 		return Exported{}, ErrNoSealKey // before a store is opened for nothing
 	}
-	// Try without the keys first. A store that is opened with keys seals its plain secrets,
-	// and its hub may have no keys.
-	s, err := openWhole(ctx, &cfg, storeOptions{log: log, existing: true})
-	if _, missing := errors.AsType[*seal.KeyError](err); missing && keys != nil {
-		s, err = openWhole(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys})
-	}
+	s, err := openWhole(ctx, &cfg, storeOptions{log: log, existing: true, keys: keys, reads: true})
 	if err != nil {
 		return Exported{}, err
 	}
@@ -91,7 +86,7 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Imported{}, err
 	}
-	s, err := openWhole(ctx, &cfg, storeOptions{log: log, keys: keys})
+	s, err := openWhole(ctx, &cfg, storeOptions{log: log, keys: keys, reads: o.DryRun})
 	if err != nil {
 		return Imported{}, err
 	}

@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,6 +39,48 @@ func TestTransfersReconcileNothing(t *testing.T) {
 	}
 	if now := history(); before == nil || now != before {
 		t.Errorf("the history was %q, and is %q", before, now)
+	}
+}
+
+// An export and the dry run of an import leave secrets as they are stored, whatever keys they have:
+// the hubs on the store have others, or none.
+func TestTransfersLeaveSecrets(t *testing.T) {
+	old, both := sealKeyFile(t), filepath.Join(t.TempDir(), "both")
+	text, err := os.ReadFile(old)
+	if err == nil {
+		err = os.WriteFile(both, append([]byte(strings.Repeat("Q", 42)+"A=\n"), text...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, arg := range map[string]func() string{
+		"folder": func() string { return "--data-dir=" + t.TempDir() },
+		"redis":  func() string { return "--redis-url=" + redistest.Standalone(t).URL() },
+	} {
+		for kind, args := range map[string][]string{"plain": nil, "sealed": {"--seal-key-file=" + old}} {
+			t.Run(name+" with secrets "+kind, func(t *testing.T) {
+				args := append([]string{arg(), "--min-free-disk=0"}, args...)
+				hub := openedApp(t, args...)
+				fillStore(t, hub)
+				if err := hub.backend.Close(); err != nil {
+					t.Fatal(err)
+				}
+				with := newApp(t, append(args, "--seal-key-file="+both)...)
+				var file strings.Builder
+				if _, err := Export(t.Context(), with.cfg, zap.NewNop(), &file, ExportOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if done, err := Import(t.Context(), with.cfg, zap.NewNop(), strings.NewReader(file.String()), ImportOptions{DryRun: true}, nil); err != nil || done.Stored > 0 || done.Partial() {
+					t.Errorf("a dry run: %+v, %v", done, err)
+				}
+				if err := hub.openStore(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := hub.backend.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
