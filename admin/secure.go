@@ -269,11 +269,11 @@ func (s *secure) page(w http.ResponseWriter, r *http.Request, role Role) bool {
 	case role != "" || strings.HasPrefix(r.URL.Path, staticPath) || r.Header.Get("Authorization") != "":
 		return false
 	default:
-		next := PagePath
-		if !post {
-			next = r.URL.RequestURI()
+		q := url.Values{"next": {r.URL.RequestURI()}}
+		if post {
+			q = url.Values{"next": {PagePath}, "refused": {"no_session"}}
 		}
-		http.Redirect(w, r, LoginPath+"?"+url.Values{"next": {next}}.Encode(), http.StatusSeeOther)
+		http.Redirect(w, r, LoginPath+"?"+q.Encode(), http.StatusSeeOther)
 	}
 	return true
 }

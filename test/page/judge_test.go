@@ -13,6 +13,7 @@ func TestJudge(t *testing.T) {
 		"/good":    {"<p>Hello", ""},
 		"/wide":    {"<div style='width:2000px'>wide</div>", "scrolls sideways"},
 		"/word":    {"<div style='width:100px'>" + strings.Repeat("word", 20) + "</div>", "px wide in a box of 100"},
+		"/cell":    {"<table><td style='display:block;height:10px'><div style='height:50px'>high</div></table>", "px high in a box of 1"},
 		"/run":     {"<script>" + marker + "=1</script>", "a script of a stranger has run"},
 		"/dialog":  {"<script>alert(1)</script>", "a dialog opens"},
 		"/error":   {"<script>throw new Error('x')</script>", "a script fails"},

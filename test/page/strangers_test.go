@@ -74,6 +74,24 @@ func (b *tab) away(h *hub, address string) {
 	})
 }
 
+// A page whose session has ended goes to the login form by itself, and what it sends then is not
+// done without a word.
+func TestSessionEnds(t *testing.T) {
+	h, id := guarded(t)
+	now, one := open(t, true), open(t, true)
+	now.logIn(h, h.admin+"ui/")
+	one.logIn(h, h.admin+"ui/subscriptions/"+id)
+	now.await(h, "No loss is in sight.")
+	one.await(h, "Ask its callback again")
+	h.restart()
+	now.await(h, "Token of the operator")
+	one.click("form[action$=pause] button")
+	one.await(h, "Nothing was done, because your session has ended.")
+	if got := h.state(id); got != "active" {
+		t.Errorf("the subscription is %s", got)
+	}
+}
+
 // frames returns the URLs of what the frames of the page in the tab show.
 func (b *tab) frames() (urls []string) {
 	b.t.Helper()

@@ -189,7 +189,7 @@ func (w walk) keep(t *testing.T, b *tab, name string) {
 	}
 }
 
-// layout finds elements that are wider than the window or than their box.
+// layout finds elements that are wider than the window or than their box, and cells that are too low.
 const layout = `(() => {
   const wrong = [], root = document.documentElement, width = root.clientWidth, phone = matchMedia("(max-width: 40rem)").matches;
   if (root.scrollWidth > width) wrong.push("the page scrolls sideways: it is " + root.scrollWidth + " px wide");
@@ -199,6 +199,7 @@ const layout = `(() => {
     const box = e.getBoundingClientRect(), style = getComputedStyle(e);
     if (!box.width || e.closest(".hidden, .skip, svg, option") || phone && e.closest(".cards thead")) continue;
     if (!scrolls(e.parentElement) && (box.right > width + 1 || box.left < -1)) wrong.push(name(e) + " leaves the window");
+    if (e.matches("td") && e.scrollHeight > e.clientHeight + 1) wrong.push(name(e) + " is " + e.scrollHeight + " px high in a box of " + e.clientHeight);
     if (style.overflowX === "visible" && style.display !== "inline" && e.clientWidth && e.scrollWidth > e.clientWidth + 1) wrong.push(name(e) + " is " + e.scrollWidth + " px wide in a box of " + e.clientWidth);
   }
   return wrong.slice(0, 5);

@@ -7,7 +7,8 @@ const every = Number(document.body.dataset.live || 0) * 1000;
 async function refresh() {
   if (document.hidden || document.querySelector("main :focus-within input, details[open]")) return;
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "manual" });
+    if (answer.type === "opaqueredirect") return location.reload(); // the session has ended: it leads to the login
     if (!answer.ok) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const old of document.querySelectorAll("[data-live][id]")) {
