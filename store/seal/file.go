@@ -26,7 +26,7 @@ const maxFile = 64 << 10
 func ReadFile(name string) (keys *Keys, exposed bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("there is no file %s; make a key with: (umask 077; %s > %s)", name, HowTo, name)
+		return nil, false, fmt.Errorf("there is no file %s; name the file with the keys of the store. If the store has no key yet, make one with: (umask 077; %s > %s)", name, HowTo, name)
 	}
 	if err != nil {
 		return nil, false, err

@@ -19,6 +19,7 @@ import (
 	"github.com/rshub/rshub/internal/engine/telemetry"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/seal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
@@ -48,6 +49,7 @@ type App struct {
 	public, admin listener
 	started       time.Time
 	backend       *backend
+	keys          *seal.Keys      // of --seal-key-file at the start; nil: there are none
 	store         telemetry.Store // backend, counted and timed
 	metrics       *telemetry.Metrics
 	publishers    registry

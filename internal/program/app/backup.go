@@ -49,16 +49,12 @@ func (b *backups) write(ctx context.Context) (f *os.File, size int64, err error)
 	if b.app.backend.board == nil { // the store is in the data folder
 		dir = cfg.DataDir
 	}
-	keys, err := sealKeys(*cfg, b.app.log)
-	if err != nil {
-		return nil, 0, err
-	}
-	o := transfer.ExportOptions{Notifications: true, Keys: keys, Program: b.app.version, Now: time.Now()}
-	if keys == nil {
+	o := transfer.ExportOptions{Notifications: true, Keys: b.app.keys, Program: b.app.version, Now: time.Now()}
+	if o.Keys == nil {
 		o.Secrets = PlainSecrets // as they are in the store
 	}
 	if f, err = atomicfile.Nameless(dir); err != nil {
-		return nil, 0, fmt.Errorf("the hub can't write a backup: %w", err)
+		return nil, 0, fmt.Errorf("%w: %w", admin.ErrBackupRoom, err)
 	}
 	_, err = transfer.Export(ctx, &roomWriter{to: f, dir: dir, least: cfg.MinFreeDisk}, b.app.backend, o)
 	if err == nil {
@@ -102,7 +98,11 @@ func (w *roomWriter) Write(p []byte) (int, error) {
 		}
 		w.checked = roomEvery
 	}
-	return w.to.Write(p)
+	n, err := w.to.Write(p)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", admin.ErrBackupRoom, err)
+	}
+	return n, err
 }
 
 // RestoreOptions say what Restore calls.

@@ -218,9 +218,13 @@ func TestRestoreBesideHubs(t *testing.T) {
 
 // Backups are made one at a time, leave no file, and use no room that the store needs.
 func TestBackupsOfAHub(t *testing.T) {
-	a := openedApp(t, "--min-free-disk=0")
+	keys := sealKeyFile(t)
+	a := openedApp(t, "--min-free-disk=0", "--seal-key-file="+keys)
 	defer func() { _ = a.backend.Close() }()
 	fillStore(t, a)
+	if err := os.Remove(keys); err != nil { // the hub goes on with what it read
+		t.Fatal(err)
+	}
 	first, err := a.backups.make(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +253,12 @@ func TestBackupsOfAHub(t *testing.T) {
 		t.Errorf("without room: %v", err)
 	}
 	a.cfg.MinFreeDisk = 0
+	dir := a.cfg.DataDir
+	a.cfg.DataDir = filepath.Join(dir, "missing")
+	if _, err := a.backups.make(t.Context()); !errors.Is(err, admin.ErrBackupRoom) {
+		t.Errorf("where no file can be: %v", err)
+	}
+	a.cfg.DataDir = dir
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.backups.make(ctx); !errors.Is(err, context.Canceled) {

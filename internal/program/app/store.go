@@ -100,11 +100,11 @@ type storeHooks struct {
 
 // openStore opens the store with the keys of --seal-key-file.
 func (a *App) openStore(ctx context.Context) error {
-	keys, err := sealKeys(a.cfg, a.log)
-	if err != nil {
+	var err error
+	if a.keys, err = sealKeys(a.cfg, a.log); err != nil {
 		return err
 	}
-	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: keys, hub: &storeHooks{
+	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: a.keys, hub: &storeHooks{
 		unreadable: once(func(id uuid.UUID, why error) {
 			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
