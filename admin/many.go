@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (a *subscriptionCalls) changeMany(r *http.Request) (_ any, what zap.Field, 
 	if err != nil {
 		return nil, what, err
 	}
-	f, err := parseFilter(r.URL.Query())
+	f, err := manyFilter(r.URL.Query())
 	if err != nil {
 		return nil, what, err
 	}
@@ -74,10 +75,21 @@ func (a *subscriptionCalls) changeMany(r *http.Request) (_ any, what zap.Field, 
 	return m.Many, what, err
 }
 
+// manyFilter is parseFilter. It refuses an empty value, which a script sends whose variable is not
+// set: it would select all.
+func manyFilter(q url.Values) (filter, error) {
+	for _, name := range []string{"topic", "state", "host"} {
+		if q.Has(name) && q.Get(name) == "" {
+			return filter{}, badRequest("%s= is empty. Leave it out to select subscriptions of every %s.", name, name)
+		}
+	}
+	return parseFilter(q)
+}
+
 // countMany counts the subscriptions that changeMany would work on.
 func (a *subscriptionCalls) countMany(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	f, err := parseFilter(q)
+	f, err := manyFilter(q)
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,11 @@ func TestManyAtOnce(t *testing.T) {
 	if counted != 600 || parts < 600 {
 		t.Errorf("%d were counted in %d parts", counted, parts)
 	}
+	for _, query := range []string{"?host=", "?topic=&host=many.example", "?state="} {
+		if resp, body := call(query, `{"action": "retry"}`); resp.status != http.StatusBadRequest || !strings.Contains(body, "= is empty") || len(c.done) > 0 {
+			t.Errorf("%s: %d %s, %d done", query, resp.status, body, len(c.done))
+		}
+	}
 	l.logs.TakeAll()
 	resp, body = call("?host=many.example", `{"action": "retry"}`)
 	if m := decodeBody[Many](t, body); resp.status != 200 || m != (Many{Matched: 600, Done: 598, Skipped: 2}) || len(c.done) != 598 {

@@ -3,16 +3,21 @@ package admin
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
+
+// RefusalKinds are the values of Refused.Kind.
+var RefusalKinds = []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "read", "post"}
 
 // Refused is a request that the hub refused, or a subscription that it denied.
 type Refused struct {
 	At   time.Time `json:"at"`
 	Node string    `json:"node"` // the hub
-	// Kind is "publish", "ping", "fetch", "subscribe", "unsubscribe" or "post" (of something
-	// else).
+	// Kind is "publish", "ping", "fetch", "subscribe", "unsubscribe", "read" (of the history of a
+	// topic) or "post" (of something else).
 	Kind string `json:"kind"`
 	// Problem is the word of docs/problems.md. It is "denied" for a subscription whose callback
 	// got a denial, and "not-verified" for a request that its callback did not confirm.
@@ -51,6 +56,9 @@ func (a *api) listRefusals(w http.ResponseWriter, r *http.Request) error {
 	p, err := parsePage(q)
 	if err != nil {
 		return err
+	}
+	if kind := q.Get("kind"); kind != "" && !slices.Contains(RefusalKinds, kind) {
+		return badRequest("kind=%s is not a kind of refusal: these are %s.", kind, strings.Join(RefusalKinds, ", "))
 	}
 	before := int64(math.MaxInt64)
 	if p.after != "" {

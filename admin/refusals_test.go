@@ -30,7 +30,7 @@ func TestRefusalsAreListed(t *testing.T) {
 	}}
 	base := start(t, o)
 	for query, want := range map[string]string{
-		"": "0123456", "?kind=publish": "0246", "?topic=https://example.org/1": "14", "?kind=subscribe&topic=https://example.org/0": "3", "?limit=2": "01", "?kind=other": "",
+		"": "0123456", "?kind=publish": "0246", "?topic=https://example.org/1": "14", "?kind=subscribe&topic=https://example.org/0": "3", "?limit=2": "01", "?kind=read": "",
 	} {
 		resp, body := send(t, http.MethodGet, base+"/api/v1/refusals"+query)
 		got := ""
@@ -67,6 +67,8 @@ func TestRefusalsAreListed(t *testing.T) {
 	wantProblem(t, resp, body, 400, "after=x")
 	resp, body = send(t, http.MethodGet, base+"/api/v1/refusals?topik=x")
 	wantProblem(t, resp, body, 400, "topik")
+	resp, body = send(t, http.MethodGet, base+"/api/v1/refusals?kind=other")
+	wantProblem(t, resp, body, 400, "kind=other is not a kind of refusal: these are publish, ")
 	fail = errors.New("no disk")
 	resp, body = send(t, http.MethodGet, base+"/api/v1/refusals")
 	wantProblem(t, resp, body, 503, "no disk")

@@ -21,7 +21,7 @@ var words = template.FuncMap{
 	"size": func(n uint64) string { return quantity.BytesText(int64(min(n, math.MaxInt64))) }, "rate": quantity.RateText,
 	"changes": func(c journal.Counts) string { return resourcesync.Counts(c).Words() },
 	"count":   count, "number": number, "reason": reason, "cause": admin.Cause, "states": func() []string { return []string{"pending", "active", "failing", "paused", "ended"} },
-	"kinds":   func() []string { return []string{"publish", "ping", "fetch", "subscribe", "unsubscribe", "post"} },
+	"kinds":   func() []string { return admin.RefusalKinds },
 	"filters": func() []string { return filters }, "manyActions": func() []many { return manyActions }, "host": host, "callback": callback, "short": short, "sentence": sentence, "topicID": topicID, "percent": percent, "plain": plain,
 }
 

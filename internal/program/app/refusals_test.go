@@ -183,6 +183,15 @@ func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 	}
 }
 
+// The list can be asked for each kind of request that a hub refuses.
+func TestKindsOfRefusals(t *testing.T) {
+	for _, kind := range []string{hub.EventPublish, hub.EventPing, hub.EventFetch, hub.EventSubscribe, hub.EventUnsubscribe, hub.EventRead, hub.EventPost} {
+		if !slices.Contains(admin.RefusalKinds, kind) {
+			t.Errorf("%q is not one of %v", kind, admin.RefusalKinds)
+		}
+	}
+}
+
 // However many requests of strangers are refused in a day, the refusals of publishers and those about
 // known topics stay. However many are refused about a known topic, those of publishers stay.
 func TestNoiseForADay(t *testing.T) {

@@ -187,6 +187,10 @@ func TestSubscriptionList(t *testing.T) {
 	if seen != 2*pageSize+1 {
 		t.Errorf("%d lines", seen)
 	}
+	for _, args := range [][]string{{"sub", "all", "rm", "--yes", "--host="}, {"sub", "ls", "--topic="}} {
+		command(t, vars, "", args...).want(t, ExitUsage, "is empty; leave it out")
+	}
+	command(t, vars, "", "refusals", "--kind=publsh").want(t, ExitUsage, "publish, ping", "did you mean publish?")
 	command(t, vars, "", "sub", "ls", "--state=failng").want(t, ExitUsage, "pending, active, failing, paused, ended", "did you mean failing?")
 	vars, _ = fakeHub(t, 0)
 	const heads = "ID  STATE  LAG  LAST  NEXT  EXPIRES  CALLBACK  TOPIC\n"

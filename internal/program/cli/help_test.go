@@ -11,7 +11,7 @@ import (
 )
 
 func operatorCommands(env Env) *cobra.Command {
-	return Root("rshub", "A hub", "v1.2.3", Info(env), Top(env), Events(env), Topic(env), Subscription(env), Notification(env), Reload(env), Upgrade(env), Validate(), Callback())
+	return Root("rshub", "A hub", "v1.2.3", Info(env), Top(env), Events(env), Refusals(env), Topic(env), Subscription(env), Notification(env), Reload(env), Upgrade(env), Validate(), Callback())
 }
 
 // helpOf is the help of the command that args name, on a terminal of so many columns.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 // Refusals is `rshub refusals`.
@@ -28,6 +29,9 @@ many more there were. If others were left out too, the last line says how many.`
   rshub refusals --kind publish --topic https://example.org/changes/
   rshub refusals --json | jq -r .detail`,
 	}, func(r *run, _ []string) error {
+		if kind != "" && !slices.Contains(admin.RefusalKinds, kind) {
+			return Fail(ExitUsage, "--kind %s is not a kind of refusal: these are %s%s", Line(kind), strings.Join(admin.RefusalKinds, ", "), nearest.DidYouMean(kind, admin.RefusalKinds))
+		}
 		var all []json.RawMessage
 		err := r.client.pages(r.cmd.Context(), "/api/v1/refusals", filters(map[string]string{"topic": topic, "kind": kind}), func(items []json.RawMessage) error {
 			all = append(all, items...)
@@ -45,7 +49,11 @@ many more there were. If others were left out too, the last line says how many.`
 				return err
 			}
 		}
-		if len(all) == 0 {
+		switch {
+		case len(all) > 0:
+		case topic != "" || kind != "":
+			say(r.cmd.ErrOrStderr(), "No such refusal.\n")
+		default:
 			say(r.cmd.ErrOrStderr(), "Nothing was refused.\n")
 		}
 		var kept admin.RefusedPage
@@ -58,7 +66,7 @@ many more there were. If others were left out too, the last line says how many.`
 		return nil
 	})
 	cmd.Flags().StringVar(&topic, "topic", "", "only refusals about the topic with this `URL`")
-	cmd.Flags().StringVar(&kind, "kind", "", "only refusals of this `KIND`: publish, ping, fetch, subscribe, unsubscribe or post")
+	cmd.Flags().StringVar(&kind, "kind", "", "only refusals of this `KIND`: publish, ping, fetch, subscribe, unsubscribe, read or post")
 	return cmd
 }
 

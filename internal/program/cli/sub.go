@@ -63,6 +63,11 @@ func (f *subFilter) add(cmd *cobra.Command) {
 
 // query returns the filter as a query of the API.
 func (f *subFilter) query(r *run) (url.Values, error) {
+	for _, name := range []string{"topic", "state", "host"} {
+		if flag := r.cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" { // a variable of a script that is not set
+			return nil, Fail(ExitUsage, "--%s is empty; leave it out to select subscriptions of every %s", name, name)
+		}
+	}
 	if f.state != "" && !slices.Contains(states, f.state) {
 		return nil, Fail(ExitUsage, "--state %s is not a state of a subscription: these are %s%s", Line(f.state), strings.Join(states, ", "), nearest.DidYouMean(f.state, states))
 	}
