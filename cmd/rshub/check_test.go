@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 	undo()
 	undo = change(body, func(b []byte) []byte { return append(b[:100], b[99:]...) })
 	check("a damaged body", cli.ExitFailure, "damaged: the journal of "+topic, "entry 3", "100001 bytes", "1 thing is")
-	if code, _, stderr := try(t, "", "export", "--data-dir", dir, "--plain-secrets", "--notifications"); code != cli.ExitPartial || !strings.Contains(stderr, "everything except 1 notification, ") {
+	if code, _, stderr := try(t, "", "export", "--data-dir", dir, "--plain-secrets", "--notifications"); code != cli.ExitPartial || !strings.Contains(stderr, "everything except 1 notification, topic or subscription ") {
 		t.Errorf("an export of a damaged body: exit code %d, and it said %q", code, stderr)
 	}
 	undo()

@@ -122,7 +122,7 @@ func TestBodyIsGone(t *testing.T) {
 		t.Error(err)
 	}
 	backup, err := exec.CommandContext(t.Context(), binary, "backup", filepath.Join(t.TempDir(), "backup"), "--admin-url", "http://"+h.admin).CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 6 || !strings.Contains(string(backup), "everything except 1 notification, ") {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 6 || !strings.Contains(string(backup), "everything except 1 notification, topic or subscription ") {
 		t.Errorf("a backup without what is damaged: %v, %s", err, backup)
 	}
 	for event, want := range map[string]int{"read_failed": 1, "read_recovered": 1, "notification_damaged": 1, "damage_passed_over": 1} {

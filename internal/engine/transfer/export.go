@@ -46,6 +46,9 @@ type ExportOptions struct {
 	Secrets string
 	Program string // the version of the hub
 	Now     time.Time
+	// Unreadable returns how many topics and subscriptions the lists of the Source have left out,
+	// because they cannot be read. Nil: they leave out none.
+	Unreadable func() int
 	// Progress, which may be nil, is called now and then, from one goroutine.
 	Progress func(Counts)
 }
@@ -58,7 +61,8 @@ type Exported struct {
 	// notifications turns these into gaps.
 	Lagging int
 	Lag     uint64
-	// Damaged counts the notifications that were left out because they are damaged.
+	// Damaged counts the notifications, topics and subscriptions that were left out, because they
+	// are damaged or cannot be read.
 	Damaged int
 	Secrets string // one of the Secrets constants
 }
@@ -120,6 +124,9 @@ func (x *exporter) run(ctx context.Context, o ExportOptions) error {
 		if err := x.topic(ctx, head); err != nil {
 			return err
 		}
+	}
+	if o.Unreadable != nil {
+		x.done.Damaged += o.Unreadable()
 	}
 	if err := x.encode.Encode(endLine{typeEnd, x.done.Counts, x.done.Damaged}); err != nil {
 		return err

@@ -188,7 +188,7 @@ type requestLine struct {
 type endLine struct {
 	Type string `json:"type"`
 	Counts
-	Damaged int `json:"damaged,omitempty"` // notifications that were left out
+	Damaged int `json:"damaged,omitempty"` // that of Exported
 }
 
 // Counts are the lines of a file.

@@ -26,6 +26,23 @@ import (
 type backups struct {
 	app *App
 	mu  sync.Mutex // locked from the beginning of a backup until its file is closed
+	// leftOut has the ids of the topics and subscriptions that the store left out of its lists
+	// since the latest backup began.
+	leftOut sync.Map
+}
+
+// noting returns a hook of the store that notes what it leaves out, and reports it.
+func (b *backups) noting(report func(id uuid.UUID, why error)) func(uuid.UUID, error) {
+	return func(id uuid.UUID, why error) {
+		b.leftOut.Store(id, nil)
+		report(id, why)
+	}
+}
+
+// unreadable counts what the store left out.
+func (b *backups) unreadable() (n int) {
+	b.leftOut.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // make writes a backup at the speed of the disk into a file without a name, so that a slow
@@ -49,7 +66,8 @@ func (b *backups) write(ctx context.Context) (f *os.File, size int64, err error)
 	if b.app.backend.board == nil { // the store is in the data folder
 		dir = cfg.DataDir
 	}
-	o := transfer.ExportOptions{Notifications: true, Keys: b.app.keys, Program: b.app.version, Now: time.Now()}
+	b.leftOut.Clear()
+	o := transfer.ExportOptions{Notifications: true, Keys: b.app.keys, Unreadable: b.unreadable, Program: b.app.version, Now: time.Now()}
 	if o.Keys == nil {
 		o.Secrets = PlainSecrets // as they are in the store
 	}

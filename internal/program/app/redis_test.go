@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -315,6 +316,11 @@ func TestUnreadableSubscriptionStopsNothing(t *testing.T) {
 	})
 	if damaged.delivered.Load() != 0 {
 		t.Error("something was delivered to a subscription that cannot be read")
+	}
+	for range 2 { // each backup counts it
+		if file := backupOf(t, a); !bytes.Contains(file, []byte(`"subscriptions":1,"damaged":1}`)) {
+			t.Errorf("a backup says %s", file[bytes.LastIndexByte(file[:len(file)-1], '\n'):])
+		}
 	}
 	told := logs.FilterField(zap.String("event", "subscription_unreadable")).All()
 	if len(told) != 1 || told[0].ContextMap()["subscription_id"] != id.String() {

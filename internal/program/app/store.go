@@ -105,14 +105,14 @@ func (a *App) openStore(ctx context.Context) error {
 		return err
 	}
 	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: a.keys, hub: &storeHooks{
-		unreadable: once(func(id uuid.UUID, why error) {
+		unreadable: a.backups.noting(once(func(id uuid.UUID, why error) {
 			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
-		}),
-		unreadableTopic: once(func(id uuid.UUID, why error) {
+		})),
+		unreadableTopic: a.backups.noting(once(func(id uuid.UUID, why error) {
 			a.log.Error("the hub continues without a topic, because its state in the store cannot be read",
 				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
-		}),
+		})),
 		reached: a.reached,
 		gap:     func(g journal.Gap) { a.metrics.Gap(g) }, // the metrics start later
 	}})

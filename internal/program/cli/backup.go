@@ -23,8 +23,8 @@ func Backup(env Env) *cobra.Command {
 		Long: `Writes a backup of a running hub to FILE, or to standard output for -. It has all
 topics with their retained notifications, and all subscriptions with their secrets,
 cursors, gaps and pending requests. FILE appears when it is complete, and only its
-owner can read it. If notifications are damaged in the store, it has everything else,
-and the command exits with 6.
+owner can read it. If something in the store is damaged or cannot be read, it has
+everything else, and the command exits with 6.
 
 The hub first writes the backup to its own disk, at full speed, and then sends it, so
 a slow connection delays nothing. The command needs the operator's token; a reader's
@@ -114,7 +114,7 @@ type backupSummary struct {
 	Notifications int    `json:"notifications"`
 	Topics        int    `json:"topics"`
 	Subscriptions int    `json:"subscriptions"`
-	Damaged       int    `json:"damaged"` // notifications that are not in it
+	Damaged       int    `json:"damaged"` // notifications, topics and subscriptions that are not in it
 	Bytes         int64  `json:"bytes"`
 }
 
@@ -147,11 +147,12 @@ func (b *backup) report(name string) error {
 	return WithoutDamaged(s.Damaged)
 }
 
-// WithoutDamaged is the error of a command that wrote a whole file, except n notifications that
-// are damaged in the store; nil for 0.
+// WithoutDamaged is the error of a command that wrote a whole file, except n things that are
+// damaged in the store or cannot be read; nil for 0.
 func WithoutDamaged(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return Fail(ExitPartial, "the file has everything except %s, damaged in the store; `rshub check` of a stopped hub says which", quantity.Count(n, "notification", "notifications"))
+	return Fail(ExitPartial, "the file has everything except %s that the store has and that cannot be read; the log of the hub names them, and so does `rshub check` of a stopped hub",
+		quantity.Count(n, "notification, topic or subscription", "notifications, topics and subscriptions"))
 }
