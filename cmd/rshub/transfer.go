@@ -92,10 +92,12 @@ func transferFailure(err error) error {
 	switch {
 	case err == nil || errors.As(err, &already):
 		return err
-	case errors.Is(err, app.ErrFileCut):
-		return cli.Fail(cli.ExitPartial, "%w\nNothing was stored.", err)
 	case errors.As(err, &refused):
-		return cli.Fail(cli.ExitRefused, "%w\nNothing was stored.", err)
+		code := cli.ExitRefused
+		if errors.Is(err, app.ErrFileCut) {
+			code = cli.ExitPartial
+		}
+		return cli.Fail(code, "%w\nNothing was stored.", refused.Err) // it may join several
 	case errors.Is(err, app.ErrNoSealKey):
 		return cli.Fail(cli.ExitRefused, "%w; name the key with --seal-key-file, or choose --without-secrets or --plain-secrets", err)
 	case errors.Is(err, app.ErrNoStore):

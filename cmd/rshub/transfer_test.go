@@ -48,6 +48,8 @@ func TestExportAndImport(t *testing.T) {
 	is("cut short", code, cli.ExitPartial, stderr, "Nothing was stored.")
 	code, _, stderr = try(t, strings.Replace(whole, "change", "news", 1), "import", "--data-dir", old, "-")
 	is("a wrong line", code, cli.ExitRefused, stderr, "line 2: ")
+	code, _, stderr = try(t, strings.Replace(whole, topic, strings.Replace(topic, "change", "news", 1)+"\n{}", 1), "import", "--data-dir", old, "-")
+	is("wrong lines", code, cli.ExitRefused, stderr, "\nline 3: ")
 	code, _, stderr = try(t, "", "import", "--data-dir", old, filepath.Join(dir, "none"))
 	is("no file", code, cli.ExitNotFound, stderr, "there is no file")
 
