@@ -207,19 +207,15 @@ func beginRestore(ctx context.Context, s *backend, name string) error {
 		}
 		return fmt.Errorf("%w: %s. Stop them first", ErrHubsRun, strings.Join(ids, ", "))
 	}
-	before, err := s.Kept(ctx, restoring)
-	switch {
-	case err != nil:
-		return err
-	case string(before) == name:
-		return nil // go on
-	case before != nil:
-		return fmt.Errorf("%w, of another file: restore that file to its end, or use an empty store", ErrInterrupted)
+	of, err := s.Kept(ctx, restoring)
+	if err == nil && of == nil {
+		if err = empty(ctx, s); err == nil {
+			of, err = s.Keep(ctx, restoring, []byte(name), 0) // that of another process, if it was faster
+		}
 	}
-	if err := empty(ctx, s); err != nil {
-		return err
+	if err == nil && string(of) != name {
+		err = fmt.Errorf("%w, of another file: restore that file to its end, or use an empty store", ErrInterrupted)
 	}
-	_, err = s.Keep(ctx, restoring, []byte(name), 0)
 	return err
 }
 

@@ -179,6 +179,35 @@ func TestInterruptedRestore(t *testing.T) {
 	}
 }
 
+// Of two restores of different files that begin at the same time, one is refused.
+func TestRestoresAtTheSameTime(t *testing.T) {
+	for name, arg := range map[string]string{"folder": "--drain=1s", "Redis": "--redis-url=" + redistest.Standalone(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t, "--min-free-disk=0", arg)
+			s, err := openWhole(t.Context(), &a.cfg, storeOptions{log: zap.NewNop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			s.hubStore = overtaken{s.hubStore}
+			if err := beginRestore(t.Context(), s, "mine"); !errors.Is(err, ErrInterrupted) {
+				t.Errorf("%v, want %v", err, ErrInterrupted)
+			}
+		})
+	}
+}
+
+// overtaken is a store in which another restore begins as soon as this one has looked for others.
+type overtaken struct{ hubStore }
+
+func (o overtaken) Kept(ctx context.Context, name string) ([]byte, error) {
+	kept, err := o.hubStore.Kept(ctx, name)
+	if err == nil {
+		_, err = o.Keep(ctx, name, []byte("another file"), 0)
+	}
+	return kept, err
+}
+
 // interrupting cancels when so much was read of it.
 type interrupting struct {
 	*bytes.Reader
