@@ -49,7 +49,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"another prefix":        {url, "other", "~other:* and &other:*", true},
 		"no Cluster":            {strings.Replace(url, "redis:", "redis+cluster:", 1), "rshub", "begin the Redis URL with redis://", false},
 		"a number out of range": {url + "/99", "rshub", "out of range", false},
-		"no TLS":                {strings.Replace(encrypted.URL(), "rediss:", "redis:", 1), "rshub", "no answer from Redis: EOF", false},
+		"no TLS":                {strings.Replace(encrypted.URL(), "rediss:", "redis:", 1), "rshub", "no answer from Redis: EOF; if it accepts only TLS, write rediss", false},
 		"no Sentinel":           {strings.Replace(url, "redis:", "redis+sentinel:", 1) + "/name", "rshub", "unknown command 'sentinel'", false},
 	} {
 		_, err := openPinned(t, tc.url, tc.prefix, "", false)

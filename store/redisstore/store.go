@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,7 +204,11 @@ func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 	if err := c.client.Ping(ctx).Err(); forbidden(err) {
 		return Found{}, c.lacks("PING, AUTH or SELECT", err.Error())
 	} else if err != nil {
-		return Found{}, fmt.Errorf("connecting to the Redis at %s: %w", c.location, err)
+		hint := ""
+		if strings.Contains(err.Error(), "EOF") && !strings.HasPrefix(c.location, "rediss") {
+			hint = "; if it accepts only TLS, write rediss in place of redis in front of its URL"
+		}
+		return Found{}, fmt.Errorf("connecting to the Redis at %s: %w%s", c.location, err, hint)
 	}
 	warnings, err := c.inspect(ctx)
 	if err != nil {
