@@ -184,25 +184,22 @@ func importFile(ctx context.Context, cmd *cobra.Command, cfg config.Config, log 
 	if err != nil {
 		return err
 	}
-	would := ""
+	would, was := "", "was"
 	if dry {
-		would = "Nothing is stored in a dry run. "
+		would, was = "Nothing is stored in a dry run. ", "would be"
 	}
 	if err := note(cmd, "%sOf %v, %d are new or changed. For %d the store has the same or newer.",
 		would, done.Counts, done.Stored, done.Kept); err != nil || !done.Partial() {
 		return err
 	}
-	text := ""
-	for _, err := range done.Refused {
-		text += err.Error() + "\n"
-	}
+	skipped := done.Refused
 	if n := done.RefusedLines; n > 0 {
-		text += "Skipped for that reason: " + quantity.Count(n, "topic or subscription", "topics and subscriptions") + ".\n"
+		skipped = append(skipped, fmt.Errorf("skipped for that reason: %s", quantity.Count(n, "topic or subscription", "topics and subscriptions")))
 	}
 	if n := done.Secretless; n > 0 {
-		text += "Skipped, because their secret is not in the file: " + quantity.Count(n, "subscription or request", "subscriptions and requests") + ". These subscribers have to subscribe again.\n"
+		skipped = append(skipped, fmt.Errorf("skipped, because their secret is not in the file: %s; these subscribers have to subscribe again", quantity.Count(n, "subscription or request", "subscriptions and requests")))
 	}
-	return cli.Fail(cli.ExitPartial, "%sEverything else was imported.", text)
+	return cli.Fail(cli.ExitPartial, "%w\nEverything else %s imported.", errors.Join(skipped...), was)
 }
 
 func restoreCommand(environ []string) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rshub/rshub/internal/program/cli"
+	"github.com/rshub/rshub/subscriptions"
 )
 
 // try runs the command and returns its exit code and what it said.
@@ -52,6 +53,24 @@ func TestExportAndImport(t *testing.T) {
 	is("wrong lines", code, cli.ExitRefused, stderr, "\nline 3: ")
 	code, _, stderr = try(t, "", "import", "--data-dir", old, filepath.Join(dir, "none"))
 	is("no file", code, cli.ExitNotFound, stderr, "there is no file")
+
+	id := subscriptions.ID("https://a.example/", "https://b.example/")
+	secretless := strings.Replace(first, "plain", "left-out", 1) + "\n" + `{"type":"subscription","id":"` + id.String() + `","topic":"https://a.example/","callback":"https://b.example/","in_force":{"secret_left_out":true,` +
+		`"created_at":"2026-01-01T00:00:00Z","verified_at":"2026-01-01T00:00:00Z","expires_at":"2036-01-01T00:00:00Z","start":{"position":"0","nonce":"0","seq":0},"cursor":{"generation":1,"position":"0","nonce":"0","seq":0}}}` +
+		"\n" + `{"type":"end","topics":0,"pings":0,"subscriptions":1}` + "\n"
+	for _, dry := range []string{"true", "false"} {
+		code, _, stderr = try(t, secretless, "import", "--data-dir", old, "--dry-run="+dry, "-")
+		is("without its secret, dry run "+dry, code, cli.ExitPartial, stderr, "1 subscription or request; these")
+		if done := strings.Contains(stderr, "\nEverything else was imported.\n"); done != (dry == "false") {
+			t.Errorf("dry run %s: it said %q", dry, stderr)
+		}
+	}
+	empty := filepath.Join(dir, "empty")
+	code, _, stderr = try(t, secretless, "restore", "--data-dir", empty, "-")
+	is("a restore without secrets", code, cli.ExitRefused, stderr, "it is no backup")
+	if _, err := os.Stat(empty); !os.IsNotExist(err) {
+		t.Error("a restore that was refused made a store")
+	}
 
 	code, stdout, stderr := try(t, "", "export", "--data-dir", old)
 	is("neither key nor word", code, cli.ExitRefused, stderr, "--without-secrets")

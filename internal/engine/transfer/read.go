@@ -68,8 +68,8 @@ func Check(ctx context.Context, r io.Reader, keys *seal.Keys, progress func(Coun
 	return read(ctx, r, keys, handler{line: func(line) error { return nil }, progress: progress})
 }
 
-// Name returns a name for a file that no other file has. It reads the first line, and then seeks
-// back to the beginning.
+// Name returns a name for a backup that no other file has. It reads the first line, and then seeks
+// back to the beginning. The error wraps ErrRefused if secrets were left out of the file.
 func Name(file io.ReadSeeker) (string, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", err
@@ -77,6 +77,10 @@ func Name(file io.ReadSeeker) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(file, 1<<16)).ReadBytes('\n')
 	if err != nil {
 		return "", err
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err == nil && h.Secrets == SecretsLeftOut {
+		return "", fmt.Errorf("%w: it is no backup, as the secrets of subscribers were left out of it; `rshub import` reads it", ErrRefused)
 	}
 	_, err = file.Seek(0, io.SeekStart)
 	return fmt.Sprintf("%x", sha256.Sum256(line)), err

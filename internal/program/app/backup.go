@@ -163,7 +163,7 @@ func Restore(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Re
 	}
 	name, err := transfer.Name(file)
 	if err != nil {
-		return counts, err
+		return counts, &FileError{err}
 	}
 	s, err := kindOf(&cfg).open(ctx, &cfg, storeOptions{log: log, keys: keys})
 	if err != nil {
