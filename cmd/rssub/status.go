@@ -2,10 +2,11 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,10 +73,10 @@ the folder, or would have.`,
 
 // statuses reads the status of the folder, and of the sets of a copy.
 func statuses(dir string) ([]destination.SetStatus, error) {
-	if _, err := os.Stat(dir); err != nil {
+	all, err := destination.ReadStatus(dir)
+	if errors.Is(err, fs.ErrNotExist) && len(all) == 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of a copy with --dir, or the folder of the state with --state-dir", err)
 	}
-	all, err := destination.ReadStatus(dir)
 	st, missing := subscriber.ReadStatus(dir)
 	if missing == nil {
 		all = slices.Insert(all, 0, destination.SetStatus{Status: st})

@@ -201,8 +201,11 @@ func readSetName(dir string) string {
 
 // ReadStatus reads the status of each set of the copy whose Options.StateDir is dir, in the order
 // of their URLs. If another process works on the copy, the status is some seconds old. With an
-// error it returns the sets that could be read.
+// error it returns the sets that could be read. The error wraps fs.ErrNotExist if there is no such folder.
 func ReadStatus(dir string) ([]SetStatus, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
 	var out []SetStatus
 	var err error
 	name := filepath.Join(dir, statusFile)

@@ -1,7 +1,9 @@
 package destination_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"sync/atomic"
@@ -70,6 +72,12 @@ func TestSummaryCountsAFileOnce(t *testing.T) {
 	s.same(dir)
 	if r, err = c.Sync(t.Context()); err != nil || r.Copied != 0 || r.Deleted != 0 {
 		t.Errorf("again: %v %+v", err, r)
+	}
+}
+
+func TestStatusOfNoFolder(t *testing.T) {
+	if all, err := destination.ReadStatus(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) || all != nil {
+		t.Errorf("%v %+v", err, all)
 	}
 }
 
