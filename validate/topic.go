@@ -107,8 +107,8 @@ type TopicOptions struct {
 }
 
 // TopicChecker requests topic URIs, and checks whether they name this hub (HUB-53,
-// HUB-54) and whether they serve what was posted. The contexts of its methods say on
-// whose behalf (egress.WithAsker). It may be shared between goroutines.
+// HUB-54) and whether they serve what was posted. A hub says in the contexts of its methods
+// on whose behalf they are, and its Budget reads that. It may be shared between goroutines.
 type TopicChecker struct {
 	o      TopicOptions
 	ctx    context.Context // of the checks under way; Close cancels it
