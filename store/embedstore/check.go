@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
@@ -14,6 +15,8 @@ type Checked struct {
 	Records int   // of the database
 	Entries int   // of all journals
 	Bytes   int64 // of their bodies
+	// Kept are the names of what journal.Shelf keeps.
+	Kept []string
 }
 
 // Check reads all that is in the folder of a store that no process has open, and
@@ -27,6 +30,14 @@ func Check(dir string, bad func(what string, why error)) (c Checked, err error) 
 		there := bodies.there()
 		if there != nil {
 			bad("the folder of the large bodies", there)
+		}
+		if err := tx.Bucket(bucketShelf).ForEach(func(name, v []byte) error {
+			if shelved(v, time.Now()) != nil {
+				c.Kept = append(c.Kept, string(name))
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
 		return tx.Bucket(bucketHeads).ForEach(func(key, v []byte) error {
 			h, err := openHead(key, v)

@@ -234,6 +234,9 @@ func empty(ctx context.Context, s transfer.Lists) error {
 	return nil
 }
 
+// errPart is the error if only a part of a backup is in a store.
+var errPart = fmt.Errorf("%w: run `rshub restore` with the same file again, or use an empty store", ErrInterrupted)
+
 // openWhole opens the store that the settings name, unless a restore into it was interrupted.
 func openWhole(ctx context.Context, cfg *config.Config, o storeOptions) (*backend, error) {
 	s, err := kindOf(cfg).open(ctx, cfg, o)
@@ -242,7 +245,7 @@ func openWhole(ctx context.Context, cfg *config.Config, o storeOptions) (*backen
 	}
 	of, err := s.Kept(ctx, restoring)
 	if err == nil && of != nil {
-		err = fmt.Errorf("%w: run `rshub restore` with the same file again, or use an empty store", ErrInterrupted)
+		err = errPart
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -164,6 +164,11 @@ func TestInterruptedRestore(t *testing.T) {
 			if _, err := Export(t.Context(), a.cfg, zap.NewNop(), io.Discard, ExportOptions{Secrets: PlainSecrets}); !errors.Is(err, ErrInterrupted) {
 				t.Errorf("an export: %v", err)
 			}
+			if name == "folder" {
+				if _, err := CheckFolder(a.cfg.DataDir, func(what string, why error) { t.Error(what, why) }); !errors.Is(err, ErrInterrupted) {
+					t.Errorf("a check: %v", err)
+				}
+			}
 			if _, err := Restore(t.Context(), a.cfg, zap.NewNop(), bytes.NewReader(other), RestoreOptions{}); !errors.Is(err, ErrInterrupted) {
 				t.Errorf("another file: %v", err)
 			}

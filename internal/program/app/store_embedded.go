@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/cluster"
@@ -43,12 +44,17 @@ func openEmbedded(_ context.Context, cfg *config.Config, o storeOptions) (*backe
 }
 
 // CheckFolder reads everything in a data folder, and calls bad for each damaged item. No hub
-// may have the folder open. An error that wraps ErrNoStore says that there is no store in it.
+// may have the folder open. An error that wraps ErrNoStore says that there is no store in it, and one that wraps
+// ErrInterrupted that only a part of a backup is.
 func CheckFolder(dir string, bad func(what string, why error)) (embedstore.Checked, error) {
 	if err := folderHasStore(dir); err != nil {
 		return embedstore.Checked{}, err
 	}
-	return embedstore.Check(dir, bad)
+	c, err := embedstore.Check(dir, bad)
+	if err == nil && slices.Contains(c.Kept, restoring) {
+		err = errPart
+	}
+	return c, err
 }
 
 // folderHasStore returns an error that wraps ErrNoStore if opening the folder would make
