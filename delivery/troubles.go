@@ -116,7 +116,10 @@ func (ts *troubles) wasRead(key bodyKey, err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, errLost): // this hub ended it
 	case errors.As(err, &damaged) && damaged.At.Position > key.position:
 		walk = ts.damageSeen(key, damaged)
-	case err == nil, isTrimmed, errors.Is(err, errHead), errors.Is(err, journal.ErrRolledBack), errors.Is(err, journal.ErrNotFound):
+	case errors.Is(err, journal.ErrRolledBack):
+		ts.lost(key)
+		walk = ts.readable(key, false)
+	case err == nil, isTrimmed, errors.Is(err, errHead), errors.Is(err, journal.ErrNotFound):
 		walk = ts.readable(key, err == nil)
 	default:
 		_, ofBody := errors.AsType[bodyError](err)
@@ -184,6 +187,19 @@ func (ts *troubles) damageSeen(key bodyKey, e *journal.DamagedError) (walk bool)
 		ts.passOver(key.topic, tr)
 	}
 	return walk || tr.passed
+}
+
+// lost forgets that the entry was damaged that key comes after, since the journal lost it: lanes that
+// go back would pass it over again.
+func (ts *troubles) lost(key bodyKey) {
+	ts.ofTopic(key.topic, func(t *topicTroubles) {
+		for at, tr := range t.all {
+			if tr.isDamage() && packAnchor(tr.at).place() == key.place {
+				delete(t.all, at)
+			}
+		}
+		ts.note(key.topic)
+	})
 }
 
 // passOver has the lanes that wait for a damaged entry pass it over, once they are walked over.
