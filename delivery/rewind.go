@@ -16,6 +16,7 @@ import (
 type fork struct {
 	find func()      // finds the rest; other calls meanwhile wait for that
 	done atomic.Bool // find has ended
+	over atomic.Bool // an entry was read since
 	err  error       // why it found nothing
 	// to is the newest entry that the journal is known to have kept. First and last are
 	// the oldest and the newest that it is known to have lost.
@@ -29,7 +30,7 @@ func (f *fork) covers(a anchor) bool {
 
 // journalTail is what this hub remembers of the newest entries of a topic.
 type journalTail struct {
-	// fork is where the journal goes on; nil: it was not rolled back under us, or was read since.
+	// fork is where the journal goes on; nil: it was not rolled back under us.
 	fork atomic.Pointer[fork]
 
 	mu sync.Mutex
@@ -60,8 +61,8 @@ func (t *journalTail) saw(all ...anchor) {
 // wentOn says that an entry was read from the journal. An anchor that is found lost after that is behind another fork:
 // the journal may have lost its tail again, and lanes that went back may have been there.
 func (t *journalTail) wentOn() {
-	if f := t.fork.Load(); f != nil && f.done.Load() {
-		t.fork.CompareAndSwap(f, nil)
+	if f := t.fork.Load(); f != nil {
+		f.over.Store(true)
 	}
 }
 
@@ -70,7 +71,7 @@ func (t *journalTail) wentOn() {
 func (t *journalTail) forkAt(a anchor, find func(*fork)) *fork {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.fork.Load(); f != nil && (!f.done.Load() || f.err == nil && f.covers(a)) {
+	if f := t.fork.Load(); f != nil && (!f.done.Load() || f.err == nil && !f.over.Load() && f.covers(a)) {
 		return f
 	}
 	f := &fork{}
@@ -120,8 +121,8 @@ func (r *rewinder) reanchor(ctx context.Context, j *job) error {
 			r.sched.of(j.lane).do(func(s *scheduler) { commits = r.goBack(s, j.lane, f, commits) })
 			r.commits.add(commits...)
 			return nil
-		case j.cursor.position < f.to.position:
-			return nil // trimmed meanwhile, as the next read finds
+		case j.cursor.position <= f.to.position:
+			return nil // trimmed meanwhile, or not lost, as the next read finds
 		}
 	}
 }
@@ -147,13 +148,12 @@ func (r *rewinder) stands(j *job) (ok bool) {
 // back all lanes of the topic that are known to be behind it. It returns the commits of that.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
 	t := j.lane.topic.topic
-	f.err = r.searchFork(ctx, t, j.cursor.anchor(), f)
+	if f.err = r.searchFork(ctx, t, j.cursor.anchor(), f); f.err != nil || !f.covers(f.last) {
+		return nil // not known, or nothing is lost
+	}
 	gap := gapBetween(f.to.unpack(), f.last.unpack(), journal.GapRolledBack, r.report.clock.Now())
 	gap.Position, gap.Seq, gap.After = f.last.position, f.last.seq, f.to.unpack()
-	if f.err == nil {
-		f.err = r.journal.RecordGap(ctx, t.url, gap)
-	}
-	if f.err != nil {
+	if f.err = r.journal.RecordGap(ctx, t.url, gap); f.err != nil {
 		return nil
 	}
 	r.bodies.forget(t)
