@@ -35,9 +35,13 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 		if !s.rewinder.awaitFork(j) {
 			return nil, errSuperseded
 		}
-		wait, over := s.troubles.obstacle(j)
+		wait, ask, over := s.troubles.obstacle(j)
 		if wait {
 			return nil, errWait
+		}
+		if ask {
+			s.ask(ctx, j)
+			continue
 		}
 		if over != nil {
 			if !s.skip(j, *over, journal.GapDamaged) {
@@ -67,7 +71,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			}
 			moved = s.rewinder.stands(j)
 		case errors.Is(err, journal.ErrDamaged):
-			if _, over := s.troubles.obstacle(j); over == nil {
+			if _, _, over := s.troubles.obstacle(j); over == nil {
 				return nil, errWait
 			}
 			continue
@@ -78,6 +82,16 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			return nil, errSuperseded
 		}
 	}
+}
+
+// ask asks the store for the entry after the job's cursor, to see whether it answers. It reads no body.
+func (s *sender) ask(ctx context.Context, j *job) {
+	t, a := j.lane.topic.topic, j.cursor.anchor()
+	_, err := s.journal.Read(ctx, t.url, a.unpack(), 1, 0)
+	if err == nil {
+		err = errHead // so nothing is known of the entry
+	}
+	s.troubles.wasRead(keyOf(t, a), err)
 }
 
 // skip moves the job's cursor over what it will not get, up to an anchor, and records

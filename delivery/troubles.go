@@ -308,12 +308,14 @@ func (ts *troubles) readable(key bodyKey, whole bool) (walk bool) {
 	return walk
 }
 
-// obstacle returns what the troubles of its topic mean for a job. False, nil: it may ask the
-// store. True: it has to wait. An anchor: it passes a damaged entry over up to there.
-func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
-	ts.ofLane(j.lane.topic.topic, j.cursor.anchor(), func(tr *trouble) {
-		now := ts.mono()
+// obstacle returns what the troubles of its topic mean for a job. False, nil: it may read on. Wait: it has to wait. Ask:
+// it is to ask the store whether it answers. What is in memory does not say that. An anchor: it passes a damaged entry over
+// up to there.
+func (ts *troubles) obstacle(j *job) (wait, ask bool, over *journal.Anchor) {
+	ts.ofTopic(j.lane.topic.topic, func(of *topicTroubles) {
+		tr, now := of.at(j.cursor.anchor()), ts.mono()
 		switch {
+		case tr == nil:
 		case tr.passed:
 			at := tr.at
 			over = &at
@@ -322,9 +324,10 @@ func (ts *troubles) obstacle(j *job) (wait bool, over *journal.Anchor) {
 		default:
 			// This lane asks, and the others wait for the answer. They may be at other entries.
 			tr.until = now + int64(lookTakes)
+			ask = tr == of.all[away]
 		}
 	})
-	return wait, over
+	return wait, ask, over
 }
 
 // damageBefore returns the anchor of an entry that the job would have waited for, as

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,4 +241,42 @@ func TestRingPushFront(t *testing.T) {
 	if r.len() != 0 {
 		t.Errorf("%d are left", r.len())
 	}
+}
+
+// Once the store answers again, all lanes of the topic go on at once, also those whose next entries are in memory: what
+// the hub remembers says nothing of the store.
+func TestLanesGoOnFromMemoryWhenTheStoreAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(o *Options) { o.Policy.Max = time.Second })
+		b.subscribe(topicA, cb(0))
+		b.subscribe(topicA, cb(1))
+		b.set(cb(1), answers(503)) // it lags, and its entries stay in memory
+		var away atomic.Bool
+		b.failRead = func() error {
+			if away.Load() {
+				return errStore
+			}
+			return nil
+		}
+		b.run()
+		defer b.end()
+		const entries = 51 // an odd one comes with the hint
+		for n := range entries {
+			away.Store(n == entries-1)
+			b.publish(t, topicA, fmt.Append(nil, n))
+			pass(10 * time.Millisecond)
+		}
+		pass(5 * time.Second)
+		if b.d.Stats().Away != 1 {
+			t.Fatalf("%+v", b.d.Stats())
+		}
+		b.set(cb(1), answers(200))
+		away.Store(false)
+		pass(12 * time.Second)
+		for n := range 2 {
+			if got := len(b.at(cb(n))); got != entries {
+				t.Errorf("callback %d got %d of %d", n, got, entries)
+			}
+		}
+	})
 }
