@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 // CheckLiteral returns a *RefusedError where the host of a URL is an address, or
@@ -62,7 +63,7 @@ func (c *Client) checkHost(host string) (target string, refused *RefusedError) {
 		}
 	case endsInNumber(name):
 		return "", &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1", RefusedForm}
-	case !isName(name):
+	case !isName(name), !isASCII(host):
 		return "", &RefusedError{host, "is not written like a name of the DNS: letters, digits, hyphens and dots, other letters in their xn-- form", RefusedForm}
 	}
 	return nameTarget(name), nil
@@ -81,6 +82,11 @@ func isName(name string) bool {
 		}
 	}
 	return true
+}
+
+// isASCII tells apart the letters whose lower case is one of ASCII, such as the sign of the kelvin.
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // endsInNumber reports whether the last label of a lower-case host is all digits or a

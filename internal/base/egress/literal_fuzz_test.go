@@ -16,6 +16,7 @@ func FuzzCheckLiteral(f *testing.F) {
 	for _, s := range []string{
 		"http://example.org/", "http://127.0.0.1:80/?a=b", "http://[::ffff:127.0.0.1]/", "http://2130706433/", "http://0x7f.1/",
 		"http://0177.0.0.01./", "http://127.0.0.1../", "http://a..b/", "http://example.org:025/", "http://x@127.0.0.1\\@y/", "http://[64:ff9b:1:a9fe:a9:fe00::]/", "http://[fe80::1%25lo]/", "https://LOCALHOST/", "http://1.2.3.4.5/", "http://\uff11\uff12\uff17.0.0.1/", "://", "http://%31/",
+		"http://\u0130.example/", "http://\u212aelvin/",
 	} {
 		f.Add(s)
 	}
