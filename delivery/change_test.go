@@ -143,24 +143,19 @@ func TestLateReadDoesNotMoveTheHead(t *testing.T) {
 		b.set(cb(0), hangs)
 		two := b.publish(t, topicA, []byte("two"))
 		synctest.Wait()
-		b.d.only().mu.Lock()
-		l := b.d.only().s.lane(sub.ID)
-		late := job{lane: l, cursor: l.cursor, headSets: l.topic.headSets - 1}
-		b.d.only().mu.Unlock()
-		if !late.cursor.anchor().same(packAnchor(one.Anchor())) {
-			t.Fatal("not in flight")
-		}
-		b.d.only().mu.Lock()
-		l.host.active[late.kind]++ // release takes it back
-		b.d.only().s.turns.inFlight++
-		b.d.only().mu.Unlock()
-		b.d.only().s.atHead(late)
-		b.d.only().mu.Lock()
-		head := l.topic.head
-		b.d.only().mu.Unlock()
-		if !head.same(packAnchor(two.Anchor())) {
-			t.Errorf("the head went back to %+v", head)
-		}
+		b.d.only().do(func(s *scheduler) {
+			l := s.lane(sub.ID)
+			late := job{lane: l, cursor: l.cursor, headSets: l.topic.headSets - 1}
+			if !late.cursor.anchor().same(packAnchor(one.Anchor())) {
+				t.Error("not in flight")
+			}
+			l.host.active[late.kind]++ // release takes it back
+			s.turns.inFlight++
+			s.atHead(late)
+			if head := l.topic.head; !head.same(packAnchor(two.Anchor())) {
+				t.Errorf("the head went back to %+v", head)
+			}
+		})
 	})
 }
 
