@@ -249,6 +249,13 @@ func (b *bed) readFrom(j Journal) {
 	d.o.Journal, d.bodies.reader, d.heads.journal, d.shards.journal, d.sender.journal, d.sender.rewinder.journal = j, j, j, j, j, j
 }
 
+// goOn has a new bed work on the store of another one.
+func (b *bed) goOn(m *memory) {
+	b.memory = m
+	b.readFrom(m)
+	b.d.shards.store, b.d.commits[0].store = m, m
+}
+
 // take acquires all shards, as the only hub of a store does.
 func (b *bed) take() {
 	b.t.Helper()

@@ -343,7 +343,7 @@ func (b *bodies) forget(t *topic) {
 
 // unname has the entry of e read anew for whoever asks for it.
 func (b *bodies) unname(e *body) {
-	if !e.stale {
+	if b.byKey[e.key] == e { // else that is done, and another entry may have the name
 		delete(b.byKey, e.key)
 	}
 }

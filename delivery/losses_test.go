@@ -58,8 +58,7 @@ func (l *losses) begin() {
 	m := l.memory
 	if l.hubs++; l.hubs > 1 {
 		l.bed = newBed(l.t, tight)
-		l.memory = m
-		l.d.shards.store, l.d.commits[0].store = m, m
+		l.goOn(m)
 	}
 	l.readFrom(lossyReads{m, l})
 	for n := range l.got {

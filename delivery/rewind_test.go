@@ -92,9 +92,7 @@ func TestVanishedTopicLeavesNoEmptyGap_Invariant10(t *testing.T) {
 			if restarts {
 				a := b
 				b = newBed(t)
-				b.memory = a.memory
-				b.readFrom(a.memory)
-				b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
+				b.goOn(a.memory)
 				b.run()
 			}
 			defer b.end()
@@ -202,9 +200,7 @@ func TestRollbackThatAnotherHubSaw_Invariant5(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBed(t)
-			b.memory = a.memory
-			b.readFrom(a.memory)
-			b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
+			b.goOn(a.memory)
 			b.run()
 			defer b.end()
 			next := b.publish(t, topicA, []byte("next"))
@@ -231,9 +227,7 @@ func TestJournalLosesItsTailTwice_Invariant5(t *testing.T) {
 		a.end()
 		a.rollback(topicA, gone)
 		b := newBed(t) // it has seen nothing, and goes back to the beginning
-		b.memory = a.memory
-		b.readFrom(a.memory)
-		b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
+		b.goOn(a.memory)
 		b.set(cb(0), takes(time.Millisecond))
 		b.run()
 		defer b.end()
@@ -374,9 +368,7 @@ func TestFormerOwnerTakesNobodyBack_Invariant5(t *testing.T) {
 		owns.Store(false)
 		a.rollback(topicA, 2)
 		b := newBed(t)
-		b.memory = a.memory
-		b.readFrom(a.memory)
-		b.d.shards.store, b.d.commits[0].store = a.memory, a.memory
+		b.goOn(a.memory)
 		b.run()
 		b.publish(t, topicA, []byte("next"))
 		pass(40 * time.Second)
