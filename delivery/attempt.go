@@ -36,10 +36,10 @@ type outcome struct {
 // attempt makes the exchange.
 func (s *sender) attempt(_ context.Context, d *delivery) bool {
 	d.out = s.client.attempt(d.set.ctx, exchange{ //nolint:contextcheck // ends with the shard, and with the context of all exchanges
-		callback: d.texts.callback(d.lane.host.origin), secret: d.texts.secret(), attempt: d.cursor.attempt + 1, body: d.body,
+		callback: d.texts.callback(d.lane.host.origin), secret: d.texts.secret(), attempt: d.number(), body: d.body,
 	})
 	if len(d.out.answer) > 0 {
-		s.answers.add(d.lane.id, Answer{d.body.entry.ID, d.cursor.attempt + 1, d.out.answer})
+		s.answers.add(d.lane.id, Answer{d.body.entry.ID, d.number(), d.out.answer})
 	}
 	if d.out.cutOff {
 		s.report.attempt(d, OutcomeCutOff, time.Time{})

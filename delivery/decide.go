@@ -43,11 +43,11 @@ func (s *scheduler) decide(d *delivery, now time.Time) bool {
 	}
 	l := d.lane
 	was, c := l.cursor, l.cursor
-	begun := instant(was.first)
-	if begun.IsZero() || was.attempt == 0 { // else it is since when the entry was known to be damaged
+	begun, failures := instant(was.first), was.failures(&d.body.entry)
+	if failures == 0 { // begun is of another entry, or since when this one was known to be damaged
 		begun = now.Add(-d.out.duration)
 	}
-	dec := Decide(d.out.Result, State{Attempt: was.attempt, Step: uint32(was.step), FirstAttemptAt: begun}, s.policy, now, s.rnd())
+	dec := Decide(d.out.Result, State{Attempt: failures, Step: uint32(was.step), FirstAttemptAt: begun}, s.policy, now, s.rnd())
 	if dec.Action == End && l.lease != d.lease {
 		return false // renewed since the exchange began
 	}
@@ -55,8 +55,10 @@ func (s *scheduler) decide(d *delivery, now time.Time) bool {
 	case Deliver, PassOver:
 		c = was.moveTo(d.body.anchor)
 	default:
-		c.attempt++
-		c.first = nanos(begun)
+		if was.attempt > failures {
+			c.nudge++ // what is stored of the other entry does not win over this
+		}
+		c.attempt, c.first = failures+1, nanos(begun)
 	}
 	c.next, c.step, c.status = nanos(dec.At), uint16(dec.Step), int16(d.out.Status) //nolint:gosec // at most 8, and of three digits
 	l.cursor, l.retryAfter = c, dec.RetryAfter
@@ -68,7 +70,7 @@ func (s *scheduler) decide(d *delivery, now time.Time) bool {
 	failedBefore := was.status != 0 && !(Result{Status: int(was.status)}).delivered()
 	if dec.Action != Deliver || failedBefore {
 		d.done.Attempts = []subscriptions.Attempt{{
-			At: d.out.started, NotificationID: d.body.entry.ID, Number: was.attempt + 1,
+			At: d.out.started, NotificationID: d.body.entry.ID, Number: failures + 1,
 			Status: d.out.Status, Error: message(d.out.err), Duration: d.out.duration,
 		}}
 	}

@@ -160,6 +160,15 @@ func (c cursor) moveTo(a anchor) cursor {
 	return c.at(a)
 }
 
+// failures is how often e failed, the entry after the cursor. What failed before the hub accepted e was
+// another entry in its place, which the store has lost.
+func (c cursor) failures(e *journal.Entry) uint32 {
+	if c.first < nanos(e.ReceivedAt) {
+		return 0
+	}
+	return c.attempt
+}
+
 // nanos is t in Unix nanoseconds, and 0 for the zero time.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {

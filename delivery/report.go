@@ -30,11 +30,11 @@ func (r *reporter) attempt(d *delivery, result string, next time.Time) {
 	l, e := d.lane, &d.body.entry
 	r.event(Event{
 		SubscriptionID: l.id, NotificationID: e.ID, Topic: l.topic.url, CallbackHost: l.host.name,
-		Attempt: d.cursor.attempt + 1, Outcome: result, Status: d.out.Status, Err: d.out.err,
+		Attempt: d.number(), Outcome: result, Status: d.out.Status, Err: d.out.err,
 		Start: d.out.started, Duration: d.out.duration, ReceivedAt: e.ReceivedAt, Bytes: e.Size,
 	})
 	level := zapcore.InfoLevel
-	if result == Deliver.String() && d.cursor.attempt == 0 {
+	if result == Deliver.String() && d.number() == 1 {
 		level = zapcore.DebugLevel
 	}
 	line := r.log.Check(level, "delivery attempt")
@@ -47,7 +47,7 @@ func (r *reporter) attempt(d *delivery, result string, next time.Time) {
 	}
 	line.Write(zap.String("event", "delivery_attempt"),
 		zap.String("topic", l.topic.url), zap.Stringer("subscription_id", l.id), zap.String("callback_host", l.host.name),
-		zap.String("notification_id", d.body.id), zap.Uint32("attempt", d.cursor.attempt+1),
+		zap.String("notification_id", d.body.id), zap.Uint32("attempt", d.number()),
 		zap.Duration("duration", d.out.duration), zap.String("outcome", result),
 		status, known("next_attempt_at", next), zap.Error(d.out.err))
 }

@@ -273,6 +273,47 @@ func TestPassedOverEntryIsLost_Invariant5(t *testing.T) {
 	})
 }
 
+// An entry that failed may be lost. The one in its place has all the time and attempts that the policy gives.
+func TestFailedEntryIsLost_Invariant5(t *testing.T) {
+	for name, fails := range map[string]int{"overloaded": 503, "refused": 400} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const attempts = 4 // of the lost one
+				a := newBed(t, giveUpAfter(12*time.Minute))
+				sub := a.subscribe(topicA, cb(0))
+				a.set(cb(0), answers(fails))
+				a.run()
+				a.publish(t, topicA, []byte("lost"))
+				pass(11 * time.Minute)
+				if n := len(a.attempts(cb(0))); n != attempts {
+					t.Errorf("%d attempts", n)
+				}
+				a.end()
+				a.rollback(topicA, 1)
+				b := newBed(t, giveUpAfter(12*time.Minute)) // a hub that has not seen it
+				b.goOn(a.memory)
+				b.set(cb(0), answers(fails))
+				b.run()
+				defer b.end()
+				next := b.publish(t, topicA, []byte("next"))
+				pass(8 * time.Minute)
+				got := b.attempts(cb(0))
+				if len(got) == 0 || got[0].attempt != 1 {
+					t.Fatalf("of the next, there were first: %+v", got)
+				}
+				b.wantGaps(sub)
+				s, kept := b.stored(sub)
+				if n := int(s.Cursor.Attempt); n != len(got) || n == 0 || !s.Cursor.FirstAttemptAt.Equal(got[0].at) || kept[attempts].Number != 1 {
+					t.Errorf("after %d attempts, stored %+v and %+v", len(got), s.Cursor, kept)
+				}
+				b.set(cb(0), nil)
+				pass(time.Hour)
+				b.wantOrder(cb(0), next)
+			})
+		})
+	}
+}
+
 // lateAnswers answers the first read as the journal was a moment ago.
 type lateAnswers struct {
 	*memory

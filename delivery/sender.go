@@ -31,6 +31,9 @@ type delivery struct {
 	done subscriptions.Commit // what to store of dec
 }
 
+// number is the attempt's, from 1.
+func (d *delivery) number() uint32 { return d.cursor.failures(&d.body.entry) + 1 }
+
 // A stage does one thing about a delivery. False: the delivery ends here, and the stage has
 // put its lane back.
 type stage func(*sender, context.Context, *delivery) bool

@@ -18,8 +18,9 @@ type Cursor struct {
 	Generation uint64
 	// Anchor is the last entry that was delivered or passed over.
 	Anchor
-	// Nudge counts the operator's "retry now" at this position, and the verified
-	// renewals: a failure, or a 410, from before them does not win over them.
+	// Nudge counts the operator's "retry now" at this position, the verified renewals, and
+	// the first failures of an entry in the place of a lost one: a failure, or a 410, from
+	// before them does not win over them.
 	Nudge uint32
 	// Attempt counts the failures of the entry after Position.
 	Attempt uint32
