@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/ports"
 	"github.com/rshub/rshub/test/redistest"
 )
@@ -230,6 +231,14 @@ func alertsOfRedis(t *testing.T) (map[string][]string, []trouble) {
 		{[]string{"RshubNotReady", "RshubStoreErrors"}, func() {
 			redis.Freeze(t)
 		}, func() { redis.Continue(t); w.awaitReady() }},
+		{[]string{"RshubUnreadable"}, func() {
+			id := subscriptions.ID(topic, r.url(0, "/cb"))
+			key := fmt.Sprintf("alerts:{r:%d}:subscriptions:%d", shardOf(id)%8, shardOf(id))
+			if added := redis.Do(t, "HSET", key, string(id[:]), "damaged"); added != int64(0) {
+				t.Fatalf("no subscription is stored in %s", key)
+			}
+			hubs[0].active(0)
+		}, nil},
 		{[]string{"RshubDown", "RshubHubMissing"}, hubs[1].kill, nil},
 	}
 }

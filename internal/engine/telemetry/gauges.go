@@ -17,10 +17,11 @@ const (
 	lagName  = "rshub_subscription_lag_notifications"
 	spanName = "rshub_subscription_lag_seconds"
 
-	pausedHelp = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
-	eventsHelp = "Events that were written to streams."
-	endsHelp   = "Streams that ended, by reason: their reader went away, took nothing for --stream-stall or may read no more, or the hub shut down."
-	statesHelp = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
+	pausedHelp     = "Topics some of whose subscriptions wait, by reason: the store does not answer, or a notification is damaged."
+	unreadableHelp = "Subscriptions and topics that the hub continues without: since its start it could not read their records."
+	eventsHelp     = "Events that were written to streams."
+	endsHelp       = "Streams that ended, by reason: their reader went away, took nothing for --stream-stall or may read no more, or the hub shut down."
+	statesHelp     = "Subscriptions by state. Active, failing and paused ones are counted every few seconds, ended ones every few minutes."
 )
 
 // registerGauges registers the metrics that are read from m.now.
@@ -32,6 +33,8 @@ func (m *Metrics) registerGauges(lossAfter time.Duration) {
 	gauge("rshub_ready", "1 if GET /readyz says that the hub is ready, else 0.", nil, func() float64 { return figures.Truth(n.Ready) })
 	gauge("rshub_shards_owned", "Shards of the store that this hub works on, of 256.", nil, figures.Number(&n.ShardsOwned))
 	gauge("rshub_hubs_live", "Live hubs on the store, this one included, as this hub knows.", nil, figures.Number(&n.HubsLive))
+	gauge("rshub_unreadable", unreadableHelp, prometheus.Labels{"what": "subscription"}, figures.Number(&n.UnreadableSubscriptions))
+	gauge("rshub_unreadable", unreadableHelp, prometheus.Labels{"what": "topic"}, figures.Number(&n.UnreadableTopics))
 	gauge("rshub_upgrade_pending", "1 if the hubs still write the store for the version before this one, else 0.", nil, func() float64 { return figures.Truth(n.UpgradePending) })
 	gauge("rshub_clock_step_seconds", "How far the machine's clock is ahead of the hub's time, or behind it if negative; 0: they agree.", nil, figures.Seconds(&n.ClockStep))
 

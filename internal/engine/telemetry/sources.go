@@ -38,6 +38,8 @@ type Now struct {
 	Journal admin.JournalNow
 	// FirstLoss is when the next notification is lost; zero: none is in sight.
 	FirstLoss time.Time
+	// UnreadableSubscriptions and UnreadableTopics are those that the hub continues without.
+	UnreadableSubscriptions, UnreadableTopics int64
 	// UpgradePending says that the hubs write the store for the version before this one.
 	UpgradePending bool
 	// Certificates are when those that are in use expire, by listener.

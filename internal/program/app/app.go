@@ -57,6 +57,7 @@ type App struct {
 	readerToken   *adminToken // the same
 	reloads       reloads
 	backups       backups
+	unreadable    unreadable
 	hub           *hub.Handler
 	draining      atomic.Bool
 	stopped       atomic.Bool

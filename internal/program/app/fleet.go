@@ -127,6 +127,7 @@ func (h *hourly) grown(now time.Time, count uint64) uint64 {
 func (f *fleet) sumUp(ctx context.Context) *summary {
 	a := f.app
 	s := &summary{Events: a.recent.list(), Uses: a.publishes.list(), HubNow: admin.HubNow{Node: a.self(), AsOf: time.Now().UTC(), Draining: a.draining.Load(), Journal: a.usage.Load()}}
+	s.UnreadableSubscriptions, s.UnreadableTopics = a.unreadable.subscriptions.Load(), a.unreadable.topics.Load()
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()
 	for _, c := range a.ready(ctx) {

@@ -22,6 +22,7 @@ func (a *App) startMetrics(ctx context.Context) {
 func (a *App) now(ctx context.Context) telemetry.Now {
 	n := telemetry.Now{
 		Ready: a.isReady(ctx), ClockStep: a.clock.Step(), FirstLoss: a.fleet.nextLoss(), Reloads: a.reloads.latest(),
+		UnreadableSubscriptions: a.unreadable.subscriptions.Load(), UnreadableTopics: a.unreadable.topics.Load(),
 		UpgradePending: a.backend.upgradePending(), Certificates: map[string]time.Time{},
 	}
 	if d := a.dispatcher.Load(); d != nil {

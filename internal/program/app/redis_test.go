@@ -326,6 +326,12 @@ func TestUnreadableSubscriptionStopsNothing(t *testing.T) {
 	if len(told) != 1 || told[0].ContextMap()["subscription_id"] != id.String() {
 		t.Errorf("the log says %v", logs.All())
 	}
+	if s := a.fleet.sumUp(t.Context()); s.UnreadableSubscriptions != 1 || s.UnreadableTopics != 0 {
+		t.Errorf("the hub says that it continues without %d subscriptions and %d topics", s.UnreadableSubscriptions, s.UnreadableTopics)
+	}
+	if _, page := get(t, "http://"+a.AdminAddr()+"/metrics"); !strings.Contains(page, "rshub_unreadable{what=\"subscription\"} 1\n") {
+		t.Error("the metrics do not count it")
+	}
 	if err := a.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -98,6 +99,9 @@ type storeHooks struct {
 	gap func(journal.Gap)
 }
 
+// unreadable counts what the hub could not read since it started, and continues without.
+type unreadable struct{ subscriptions, topics atomic.Int64 }
+
 // openStore opens the store with the keys of --seal-key-file.
 func (a *App) openStore(ctx context.Context) error {
 	var err error
@@ -106,10 +110,12 @@ func (a *App) openStore(ctx context.Context) error {
 	}
 	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: a.keys, hub: &storeHooks{
 		unreadable: a.backups.noting(once(func(id uuid.UUID, why error) {
+			a.unreadable.subscriptions.Add(1)
 			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
 		})),
 		unreadableTopic: a.backups.noting(once(func(id uuid.UUID, why error) {
+			a.unreadable.topics.Add(1)
 			a.log.Error("the hub continues without a topic, because its state in the store cannot be read",
 				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
 		})),
