@@ -84,6 +84,36 @@ func TestTransfersLeaveSecrets(t *testing.T) {
 	}
 }
 
+// A dry run where there is no store counts what would be stored, and makes no store.
+func TestDryRunMakesNoStore(t *testing.T) {
+	hub := openedApp(t, "--data-dir="+t.TempDir(), "--min-free-disk=0")
+	fillStore(t, hub)
+	if err := hub.backend.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var file strings.Builder
+	exported, err := Export(t.Context(), hub.cfg, zap.NewNop(), &file, ExportOptions{Secrets: PlainSecrets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]config.Config{
+		"redis":     {RedisURL: config.Secret(redistest.Standalone(t).URL()), RedisPrefix: "none"},
+		"folder":    {DataDir: t.TempDir()},
+		"no folder": {DataDir: filepath.Join(t.TempDir(), "new")},
+	} {
+		done, err := Import(t.Context(), cfg, zap.NewNop(), strings.NewReader(file.String()), ImportOptions{DryRun: true}, nil)
+		if err != nil || done.Stored == 0 || done.Kept > 0 || done.Partial() {
+			t.Errorf("%s: %+v of %+v, %v", name, done, exported, err)
+		}
+		if _, err := Export(t.Context(), cfg, zap.NewNop(), io.Discard, ExportOptions{Secrets: PlainSecrets}); !errors.Is(err, ErrNoStore) {
+			t.Errorf("%s: %v, want %v", name, err, ErrNoStore)
+		}
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, "bodies")); err == nil {
+			t.Errorf("%s: there is a folder for bodies", name)
+		}
+	}
+}
+
 // An export from a Redis without a store says so; the embedded store does the same.
 func TestExportNeedsAStore(t *testing.T) {
 	for name, cfg := range map[string]config.Config{
