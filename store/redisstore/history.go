@@ -103,8 +103,8 @@ redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)
 
-// errUnreconciled is returned by Append while a partition is not reconciled.
-var errUnreconciled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes. Nothing is published until all hubs have compared what they remember with what is stored; try again in a moment")
+// errUnreconciled is returned by Append, and by reads of what may be lost, while a partition is not reconciled.
+var errUnreconciled = errors.New("the Redis server was restarted or replaced and may have lost its latest writes. Publishes, and deliveries that need to know what it lost, wait until all hubs have compared what they remember with what is stored; try again in a moment")
 
 const (
 	// reconcileWait is how long an Append waits for its partition to be reconciled.
