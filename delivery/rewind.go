@@ -167,8 +167,8 @@ func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []sub
 }
 
 // searchFork reads from the entries of t that are remembered: backwards from at,
-// which is lost, to the first that is not, and forwards to the last that is. If none of
-// them is older, another hub may have recorded what the journal kept.
+// which is lost, to the first that is not, and forwards to the last that is. Another hub may have
+// recorded a newer one that the journal kept.
 func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork) (err error) {
 	t.tail.mu.Lock()
 	seen := slices.Clone(t.tail.seen)
@@ -184,12 +184,38 @@ func (r *rewinder) searchFork(ctx context.Context, t *topic, at anchor, f *fork)
 	if f.first, kept, err = r.lost(ctx, t, at, older); err != nil {
 		return err
 	}
-	if len(kept) > 0 {
-		f.to = kept[0]
-		return nil
+	if f.to, err = r.recorded(ctx, t, f.first); err != nil {
+		return err
 	}
-	f.to, err = r.recorded(ctx, t, f.first)
-	return err
+	if len(kept) > 0 && kept[0].position > f.to.position {
+		f.to = kept[0]
+	}
+	r.widen(ctx, t, f)
+	return nil
+}
+
+// widen adds to f what else lanes of t show to be lost: between the entry that the journal kept and
+// the next one that it has, there is none. If that cannot be read, each lane finds its own fork.
+func (r *rewinder) widen(ctx context.Context, t *topic, f *fork) {
+	var behind []anchor // before the reading: all that lanes are at now is in what it finds, or lost
+	r.sched.each(t, func(_ *scheduler, l *lane) {
+		if a := l.cursor.anchor(); a.position > f.to.position {
+			behind = append(behind, a)
+		}
+	})
+	next, err := r.journal.Read(ctx, t.url, f.to.unpack(), 1, 0)
+	if err != nil {
+		return
+	}
+	for _, a := range behind {
+		switch {
+		case len(next) > 0 && a.position >= next[0].Position:
+		case a.position > f.last.position:
+			f.last = a
+		case a.position < f.first.position:
+			f.first = a
+		}
+	}
 }
 
 // recorded returns the newest entry that the journal of t kept before at, which is lost, as

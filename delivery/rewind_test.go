@@ -273,6 +273,55 @@ func TestPassedOverEntryIsLost_Invariant5(t *testing.T) {
 	})
 }
 
+// A hub that has not seen what was lost finds its lanes behind many lost entries. It records one loss.
+func TestLanesBehindManyLostEntries_Invariant5(t *testing.T) {
+	for name, next := range map[string]bool{"at the end": false, "before the next": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const all, kept = 60, 10
+				b := newBed(t)
+				var entries []journal.Entry
+				for n := range all {
+					entries = append(entries, b.publish(t, topicA, fmt.Append(nil, n)))
+					b.subscribe(topicA, cb(n))
+					pass(time.Millisecond)
+				}
+				b.rollback(topicA, all-kept)
+				last := entries[all-1] // another hub records it
+				err := b.RecordGap(t.Context(), topicA, journal.Gap{
+					From: entries[kept-1].Until, Until: last.Until, Count: all - kept, Reason: journal.GapRolledBack,
+					Position: last.Position, Seq: last.Seq, After: entries[kept-1].Anchor(),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if next {
+					b.publish(t, topicA, []byte("next"))
+				}
+				b.subscribe(topicA, cb(all)) // at the newest, and lost is nothing
+				b.run()
+				defer b.end()
+				pass(time.Minute)
+				if got := b.at(cb(all)); len(got) != 0 {
+					t.Errorf("a lane that has all got %d", len(got))
+				}
+				if !next {
+					b.publish(t, topicA, []byte("next"))
+					pass(time.Minute)
+				}
+				for n := range all {
+					if got, want := len(b.at(cb(n))), max(kept-n, 1); got != want {
+						t.Errorf("the lane at %d got %d, want %d", n, got, want)
+					}
+				}
+				if got := b.topic(topicA).gaps; b.recorded != 2 || len(got) != 1 || got[0].Count != all-kept || !got[0].Until.Equal(entries[all-1].Until) {
+					t.Errorf("%d losses were recorded: %v", b.recorded, got)
+				}
+			})
+		})
+	}
+}
+
 // An entry that failed may be lost. The one in its place has all the time and attempts that the policy gives.
 func TestFailedEntryIsLost_Invariant5(t *testing.T) {
 	for name, fails := range map[string]int{"overloaded": 503, "refused": 400} {
