@@ -48,7 +48,7 @@ func startBrowser() {
 		return
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(filepath.Join(built, "chromium")), chromedp.Flag("no-proxy-server", true), chromedp.Flag("disable-component-update", true),
+		chromedp.UserDataDir(filepath.Join(built, "chromium")), chromedp.Env("TMPDIR="+built), chromedp.Flag("no-proxy-server", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP "+hubName+" 127.0.0.1, MAP "+evilName+" 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true),
 		// So frames of another site stay in the process of the page, which reports what they show.
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SitePerProcess,IsolateOrigins"), chromedp.Flag("disable-site-isolation-trials", true))
