@@ -15,7 +15,6 @@ import (
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
-	"github.com/rshub/rshub/websub"
 )
 
 // clientOf returns the client for requests to hosts that a person or a document named.
@@ -74,8 +73,8 @@ func (f *hubFlags) forSets(sets []source.Set) ([]publisher.Hub, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := websub.CheckURL("--hub", h); err != nil {
-			return nil, cli.Fail(cli.ExitUsage, "%w", err)
+		if err := cli.CheckURL("--hub", h); err != nil {
+			return nil, err
 		}
 		hub := publisher.Hub{
 			URL: h, Token: token.Get(), Secret: secret.Get(),

@@ -173,7 +173,7 @@ func TestPublishIsRefused(t *testing.T) {
 		}
 	}
 	for _, wrong := range [][]string{{"--hub", "hub.example"}, {"--topic", "changes"}, {"--content-location", "x"}} {
-		if code, _, errs := command(t, "", append(args, wrong...)...); code != 2 || !strings.Contains(errs, wrong[0]+" is not an http or https URL") {
+		if code, _, errs := command(t, "", append(args, wrong...)...); code != 2 || !strings.Contains(errs, fmt.Sprintf("%s %q is not an http or https URL", wrong[0], wrong[1])) {
 			t.Errorf("%v: exits %d, %q", wrong, code, errs)
 		}
 	}

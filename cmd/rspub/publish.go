@@ -19,7 +19,6 @@ import (
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/resourcesync"
-	"github.com/rshub/rshub/websub"
 )
 
 // publishFlags are those of `rspub publish`.
@@ -103,8 +102,8 @@ func (f *publishFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for _, u := range []struct{ flag, url string }{{"--topic", f.topic}, {"--capability-list", f.list}, {"--content-location", f.location}} {
-		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
-			return cli.Fail(cli.ExitUsage, "%w", err)
+		if err := cli.CheckURL(u.flag, u.url); u.url != "" && err != nil {
+			return err
 		}
 	}
 	client, err := clientOf(&f.call)

@@ -262,8 +262,8 @@ type named struct{ flag, url string }
 // URL cannot be used.
 func checkURLs(callback string, others ...named) error {
 	for _, u := range append(others, named{"--callback-url", callback}) {
-		if err := websub.CheckURL(u.flag, u.url); u.url != "" && err != nil {
-			return cli.Fail(cli.ExitUsage, "%w", err)
+		if err := cli.CheckURL(u.flag, u.url); u.url != "" && err != nil {
+			return err
 		}
 	}
 	if strings.ContainsRune(callback, '?') {

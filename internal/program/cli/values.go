@@ -15,6 +15,7 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/websub"
 )
 
 // value is a flag that parse reads and text writes. What at points to is the default.
@@ -140,6 +141,17 @@ func CheckAddress(name, raw string) error {
 		return Fail(ExitUsage, "%s has a user name or a password before the host, which are never sent; write the URL without what ends in @", name)
 	case err != nil || !examine.IsWeb(u):
 		return Fail(ExitUsage, "%s %q is not an http or https URL of a host; write it like https://example.org/", name, raw)
+	}
+	return nil
+}
+
+// CheckURL is CheckAddress for a URL that is sent to a hub, which refuses some others.
+func CheckURL(flag, raw string) error {
+	if err := CheckAddress(flag, raw); err != nil {
+		return err
+	}
+	if err := websub.CheckURL(flag, raw); err != nil {
+		return Fail(ExitUsage, "%w", err)
 	}
 	return nil
 }
