@@ -131,6 +131,7 @@ type audit struct {
 	sets    []string             // the compared ones
 	asOf    map[string]time.Time // of each, as in SetAudit
 	states  map[string]setState  // of each, as the copy has it
+	emptied map[string]error     // why the files of a set stay, if its list is empty
 	byList  map[string]bool      // sets that list no changes, so that a sync compares times of modification
 	unsure  string               // SetAudit.Unknown of the set that is compared
 	// problems are the resources, by URL or path, that are missing, differing or extra. only,
@@ -145,7 +146,7 @@ type audit struct {
 
 func (c *Copy) audit(ctx context.Context, repair bool, only map[key]struct{}) (*audit, error) {
 	a := &audit{
-		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, byList: map[string]bool{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]int{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
+		c: c, repair: repair, only: only, problems: map[key]struct{}{}, asOf: map[string]time.Time{}, byList: map[string]bool{}, emptied: map[string]error{}, states: map[string]setState{}, counts: map[string]int{}, listed: map[key]int{}, unselected: map[key]struct{}{}, unknown: map[key]struct{}{},
 		report: AuditReport{Source: c.o.Source, Selection: c.selection.Selection, Pinned: c.state.pinned(), Began: time.Now(), Sets: []SetAudit{}, Findings: []Finding{}},
 	}
 	sets, err := c.syncer.pinner.auditedSets(ctx)
@@ -218,6 +219,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	a.emptied[set.name] = a.c.reconciler.emptied(len(listed) == 0)
 	a.total += len(listed)
 	return until, a.compareAll(ctx, docs.wants(set, newer), func(w desired, f listedFile) desired {
 		if f.members[w.set].After(until) { // it was pushed after the lists were written

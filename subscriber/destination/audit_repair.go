@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,11 @@ func (a *audit) foundExtra(url string, f file) {
 	if a.repair && len(others) == 0 {
 		w := absent(f.Set, url)
 		w.more = a.sets // none of them lists it
+		failed, _ := a.c.state.failure(url)
+		w.held = cmp.Or(a.emptied[f.Set], a.c.reconciler.emptied(failed.Emptied))
+		for set := range a.c.state.members(url) {
+			w.held = cmp.Or(w.held, a.emptied[set])
+		}
 		a.extra = append(a.extra, w)
 	}
 	a.note(Finding{Extra, url, f.Path, why})
@@ -106,23 +112,33 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 // repair fetches the files that an audit found missing or differing, and deletes the extra ones.
 func (r *reconciler) repair(ctx context.Context, a *audit, t *tally) error {
 	const why = "the Source does not list it"
-	if err := r.deleteAll(ctx, a.extra, t, why, nil); err != nil {
+	if err := r.deleteAll(ctx, a.extra, t, why, 0); err != nil {
 		return err
 	}
-	if err := r.deleteStrays(a.strays, t, why); err != nil || len(a.lacking) == 0 {
+	if err := r.deleteStrays(a.strays, t, why, a.anyEmptied()); err != nil || len(a.lacking) == 0 {
 		return err
 	}
 	return r.carryOut(ctx, t, "repair", len(a.lacking), each(a.lacking))
 }
 
+// anyEmptied returns why files without a record stay, if the list of a set is empty: they may be files of that set.
+func (a *audit) anyEmptied() (held error) {
+	for _, why := range a.emptied {
+		held = cmp.Or(held, why)
+	}
+	return held
+}
+
 // deleteStrays deletes files that have no record: all of them or none, as deleteAll does.
-func (r *reconciler) deleteStrays(strays []string, t *tally, why string) error {
+func (r *reconciler) deleteStrays(strays []string, t *tally, why string, held error) error {
 	if len(strays) == 0 {
 		return nil
 	}
 	r.deleting.Lock()
 	defer r.deleting.Unlock()
-	held := r.tooMany(len(strays), why)
+	if held == nil {
+		held = r.tooMany(len(strays), why)
+	}
 	deleted := 0
 	for _, p := range strays {
 		e := Event{What: Deleted, Path: p}

@@ -148,10 +148,11 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 		return st, err
 	}
 	resources := len(listed)
+	empty := resources == 0
 	for url := range newer { // the stream of changes decides about these
 		listed[keyOf(url)] = struct{}{}
 	}
-	if err := s.reconciler.deleteUnlisted(ctx, set, listed, docs.at, t); err != nil {
+	if err := s.reconciler.deleteUnlisted(ctx, set, listed, empty, docs.at, t); err != nil {
 		return st, err
 	}
 	if err := s.dropUnselected(ctx, set, c, resources, t); err != nil {

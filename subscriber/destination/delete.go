@@ -1,9 +1,12 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -15,42 +18,71 @@ func absent(set, url string) desired {
 }
 
 // deleteUnlisted deletes the files of a set that the list does not name any more, unless they are
-// suspiciously many. Files from changes after the list stay.
-func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, at time.Time, t *tally) error {
+// suspiciously many. Files from changes after the list stay. Empty says that the list itself has no
+// resources.
+func (r *reconciler) deleteUnlisted(ctx context.Context, set namedSet, listed map[key]struct{}, empty bool, at time.Time, t *tally) error {
 	var extra []desired
 	for url, changed := range r.state.listedBy(set.name, listed) {
 		if !changed.After(at) {
-			extra = append(extra, absent(set.name, url))
+			w := absent(set.name, url)
+			w.held = r.emptied(empty)
+			extra = append(extra, w)
 		}
 	}
-	var held error
-	if len(listed) == 0 && r.o.MaxDelete.byDefault() {
-		held = errors.New("the Source's list is suddenly empty; if that is right, allow the deletions (Options.MaxDelete)")
-	}
-	return r.deleteAll(ctx, extra, t, "the Source does not list it any more", held)
+	return r.deleteAll(ctx, extra, t, "the Source does not list it any more", 0)
 }
 
-// deleteAll carries out deletions. It deletes all files that no other set lists, or none of them
-// if held is an error or if Options.MaxDelete does not allow so many.
-func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, why string, held error) error {
+// errEmptied says that a file stays because the list of its set has no resources any more.
+var errEmptied = errors.New("the Source's list is suddenly empty; if that is right, allow the deletions (Options.MaxDelete)")
+
+// emptied returns why the files of a set stay, if its list is empty and nobody allowed to delete them.
+func (r *reconciler) emptied(empty bool) error {
+	if empty && r.o.MaxDelete.byDefault() {
+		return errEmptied
+	}
+	return nil
+}
+
+// deleteAll carries out deletions, except those that are held already. It deletes all files that no
+// other set lists, or none of them if Options.MaxDelete does not allow so many, together with so many
+// others.
+func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, why string, others int) error {
 	if len(wants) == 0 {
 		return nil
 	}
 	r.deleting.Lock() // so that MaxDelete is not used twice, and no other run ends a membership of one of them
 	defer r.deleting.Unlock()
-	files := 0
+	if files := r.filesOf(wants); files > 0 {
+		held := r.tooMany(files+others, why)
+		for i := range wants {
+			wants[i].held = cmp.Or(wants[i].held, held)
+		}
+	}
+	return r.carryOut(ctx, t, "deletions", len(wants), each(wants))
+}
+
+// filesOf returns how many files deletions would delete, except those that are held already.
+func (r *reconciler) filesOf(wants []desired) (files int) {
 	for i := range wants {
-		if _, ok := r.tree.existing(wants[i].url); ok && !r.state.othersList(wants[i].url, wants[i].leavingSets()) {
+		if _, ok := r.tree.existing(wants[i].url); ok && wants[i].held == nil && !r.state.othersList(wants[i].url, wants[i].leavingSets()) {
 			files++
 		}
 	}
-	if held == nil {
-		held = r.tooMany(files, why)
-	}
-	for i := range wants {
-		wants[i].held = held
-	}
-	return r.carryOut(ctx, t, "deletions", len(wants), each(wants))
+	return files
+}
+
+// tooManyOf returns an error if changes, which are carried out bit by bit, would delete more files in all than are
+// allowed now.
+func (r *reconciler) tooManyOf(changes func(use func(*desired))) error {
+	gone := map[string]desired{} // by the last change of each resource
+	changes(func(w *desired) {
+		if delete(gone, w.url); w.change.Removes() {
+			gone[w.url] = *w
+		}
+	})
+	r.deleting.Lock()
+	defer r.deleting.Unlock()
+	return r.tooMany(r.filesOf(slices.Collect(maps.Values(gone))), "the Source deleted it")
 }
 
 // tooMany returns an error if so many deletions are not allowed now. The caller has locked

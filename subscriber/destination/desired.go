@@ -2,6 +2,7 @@ package destination
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -142,7 +143,7 @@ func (w *desired) failure(why error) *failure {
 	return &failure{
 		Set: w.set, Change: w.change, Length: w.length, Hash: w.digests.String(), LastMod: w.lastMod, Links: w.mirrors, Patches: w.patches, Chain: w.chain,
 		Type: w.mediaType, Encoding: w.encoding, Collections: w.collections, Via: w.via,
-		Why: why.Error(), Held: w.held != nil, Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
+		Why: why.Error(), Held: w.held != nil, Emptied: errors.Is(w.held, errEmptied), Tries: w.tries + 1, NextAt: time.Now().Add(wait), ChangedAt: w.changedAt,
 	}
 }
 

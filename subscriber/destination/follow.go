@@ -297,7 +297,7 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
 	from := f.parcelsFor(ctx, set, batch)
 	for {
-		err := f.syncer.apply(ctx, set, batch, from, newTally(f.o.Source))
+		err := f.syncer.apply(ctx, set, batch, from, nil, newTally(f.o.Source))
 		if ctx.Err() != nil {
 			return nil
 		}

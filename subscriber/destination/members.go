@@ -146,7 +146,7 @@ func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error
 		for url := range s.state.listedBy(name, nil) {
 			wants = append(wants, absent(name, url))
 		}
-		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", nil); err != nil || s.o.DryRun {
+		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", 0); err != nil || s.o.DryRun {
 			return err
 		}
 		if err := errors.Join(s.state.forgetSet(name), os.RemoveAll(s.subscriberDir(name))); err != nil {

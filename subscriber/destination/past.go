@@ -55,7 +55,7 @@ func (s *pinner) syncPast(ctx context.Context, set namedSet, of Pinned, t *tally
 	if err != nil {
 		return st.BaselineAt, err
 	}
-	if err := s.reconciler.deleteUnlisted(ctx, set, listed, time.Now(), t); err != nil {
+	if err := s.reconciler.deleteUnlisted(ctx, set, listed, len(listed) == 0, time.Now(), t); err != nil {
 		return st.BaselineAt, err
 	}
 	if err := s.syncer.dropUnselected(ctx, set, c, len(listed), t); err != nil || s.o.DryRun {

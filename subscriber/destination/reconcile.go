@@ -63,17 +63,28 @@ func (r *reconciler) change(ctx context.Context, t *tally, wants []desired) erro
 			others = append(others, w)
 		}
 	}
-	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", nil); err != nil || len(others) == 0 {
+	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", 0); err != nil || len(others) == 0 {
 		return err
 	}
 	return r.carryOut(ctx, t, "changes", len(others), each(others))
 }
 
-// tryAgain tries the failures again that are due by now; all of them if now is zero.
+// tryAgain tries the failures again that are due by now; all of them if now is zero. Deletions that are
+// held count together, whether they are due or not, so that they are not carried out bit by bit.
 func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) error {
+	later := 0 // deletions that are held, and not due
 	due := func(yield func(desired) bool) {
+		later = 0
 		for url, f := range r.state.failures() {
-			if (now.IsZero() || f.isDue(now)) && !t.tried(url) && !yield(f.again(url)) {
+			if !now.IsZero() && !f.isDue(now) {
+				if f.Held {
+					later++
+				}
+				continue
+			}
+			w := f.again(url)
+			w.held = r.emptied(f.Emptied)
+			if !t.tried(url) && !yield(w) {
 				return
 			}
 		}
@@ -87,7 +98,7 @@ func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) erro
 			n++
 		}
 	}
-	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", nil); err != nil || n == 0 {
+	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", later); err != nil || n == 0 {
 		return err
 	}
 	return r.carryOut(ctx, t, "changes", n, func(yield func(desired, error) bool) {

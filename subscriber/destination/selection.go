@@ -235,7 +235,7 @@ func (s *syncer) dropUnselected(ctx context.Context, set namedSet, c *picked, li
 		s.log.Warn("the selection leaves out all resources of the list; a selection by type or collection needs lists that state it", "event", "selection_empty",
 			"set", set.name, "resources", listed)
 	}
-	if err := s.reconciler.deleteAll(ctx, c.drops, t, "the selection leaves it out", nil); err != nil {
+	if err := s.reconciler.deleteAll(ctx, c.drops, t, "the selection leaves it out", 0); err != nil {
 		return err
 	}
 	if s.reconciler.selector.delete && !s.o.DryRun {

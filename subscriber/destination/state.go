@@ -78,7 +78,8 @@ type failure struct {
 	Collections []string                `json:"collections,omitempty"` // that the entry named
 	Via         via                     `json:"via,omitzero"`
 	Why         string                  `json:"why"`
-	Held        bool                    `json:"held,omitempty"` // by MaxDelete
+	Held        bool                    `json:"held,omitempty"`    // by MaxDelete
+	Emptied     bool                    `json:"emptied,omitempty"` // Held, because the list is suddenly empty
 	Tries       int                     `json:"tries"`
 	NextAt      time.Time               `json:"next_at,omitzero"`
 	ChangedAt   time.Time               `json:"changed_at,omitzero"`

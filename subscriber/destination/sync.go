@@ -175,7 +175,8 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 func (s *syncer) applyWaiting(ctx context.Context, set namedSet, sub *subscriber.Subscriber, t *tally) (missed bool, err error) {
 	from := s.dumpsFor(ctx, set, changed(set, sub.Waiting(ctx)), t)
 	defer from.close(ctx)
-	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, t)
+	held := s.reconciler.tooManyOf(changed(set, sub.Waiting(ctx)))
+	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, held, t)
 }
 
 // changed calls use with the resource of each change.
@@ -203,7 +204,7 @@ func (s *syncer) dryRun(ctx context.Context, set namedSet, st setState, t *tally
 	if err != nil {
 		return since, err
 	}
-	return until, s.apply(ctx, set, changes, nil, t)
+	return until, s.apply(ctx, set, changes, nil, nil, t)
 }
 
 // pullChangeDumps applies the Change Dumps, or makes a baseline if they do not reach back
@@ -277,15 +278,15 @@ func (s *syncer) openSubscriber(set namedSet, st setState, via subscriber.Via, l
 	return sub, nil
 }
 
-// applyAll applies changes in batches, and commits them. It stops if the stream says that
+// applyAll applies changes in batches, and commits them. Held is why they delete nothing; nil: they may delete. It stops if the stream says that
 // changes were missed, and returns true.
-func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], from *parcels, t *tally) (missed bool, err error) {
+func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Subscriber, changes iter.Seq[subscriber.Change], from *parcels, held error, t *tally) (missed bool, err error) {
 	var batch []subscriber.Change
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := s.apply(ctx, set, batch, from, t); err != nil {
+		if err := s.apply(ctx, set, batch, from, held, t); err != nil {
 			return err
 		}
 		last := batch[len(batch)-1].Cursor
@@ -307,8 +308,8 @@ func (s *syncer) applyAll(ctx context.Context, set namedSet, sub *subscriber.Sub
 }
 
 // apply applies changes, with the bytes from packages, as far as these have them. If they say that a
-// baseline is needed, it records that.
-func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, from *parcels, t *tally) error {
+// baseline is needed, it records that. Held is as in applyAll.
+func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.Change, from *parcels, held error, t *tally) error {
 	var wants []desired
 	for i := range changes {
 		e := &changes[i]
@@ -320,6 +321,9 @@ func (s *syncer) apply(ctx context.Context, set namedSet, changes []subscriber.C
 		if e.Loc != "" {
 			w := desiredFrom(set.name, &e.Entry)
 			w.notificationID, w.unlisted = e.NotificationID, set.pushOnly()
+			if w.change.Removes() {
+				w.held = held
+			}
 			wants = append(wants, w)
 		}
 	}
