@@ -87,6 +87,7 @@ func (a *audit) findStrays(ctx context.Context, dir string) error {
 			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
+		case err != nil && isLink(a.c.tree.root, p): // it leads out of the copy: what is there does not belong to it
 		case errors.Is(err, fs.ErrPermission): // such as lost+found; files of resources in it were found by their records
 			a.c.log.Warn("a folder of the copy cannot be read, so an audit does not find files in it that belong to no resource; allow this user to read it", "event", "folder_unreadable", "path", p, "error", err)
 			return fs.SkipDir

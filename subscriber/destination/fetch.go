@@ -254,12 +254,17 @@ func passing(err error) bool {
 
 // fetchOnce requests a resource, in codings if there are any, verifies it, and renames it to its
 // place.
-func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, in []string) (file, error) {
+func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, in []string) (f file, err error) {
 	part, err := ft.openPartial(w, address, p, true)
 	if err != nil {
 		return file{}, err
 	}
 	defer part.close()
+	defer func() {
+		if mismatch := (*mismatchError)(nil); errors.As(err, &mismatch) && part.unasked != "" {
+			mismatch.what += "; " + part.unasked
+		}
+	}()
 	header := part.header(in)
 	have, conditional := ft.unlessChanged(w, address, p, header)
 	resp, err := ft.web.ask(ctx, address, header)
@@ -282,15 +287,15 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		part.keep = false
 		return file{}, err
 	}
-	if err := part.begin(resp, address, ft.limit(w), codings(w.encoding)); err != nil {
+	if err := part.begin(resp, address, ft.limit(w), w); err != nil {
 		part.keep = false
 		return file{}, err
 	}
 	if err := part.receive(resp.Body, ft.limit(w)); err != nil {
 		return file{}, endedEarly(err, part.size-part.have, resp.ContentLength)
 	}
-	f, err := part.moveIn(w, p)
-	f.ETag, f.Modified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	f, err = part.moveIn(w, p)
+	f.ETag, f.Modified = validatorsOf(resp)
 	return f, err
 }
 

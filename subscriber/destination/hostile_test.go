@@ -156,7 +156,7 @@ func TestHostileResources(t *testing.T) {
 		"no redirect":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMovedPermanently) }, "301"},
 		"compressed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = io.WriteString(w, "the body")
+			_, _ = io.WriteString(w, "gzipped!")
 		}, "Content-Encoding gzip"},
 		"not modified": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304"},
 		"a part unasked": {func(w http.ResponseWriter, _ *http.Request) {

@@ -87,7 +87,7 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	d.at = top.at
 	if !top.head.Index {
 		d.parts = []fetched{top}
-		d.etag, d.modified = top.resp.Header.Get("ETag"), top.resp.Header.Get("Last-Modified")
+		d.etag, d.modified = validatorsOf(top.resp)
 		return d, nil
 	}
 	defer func() { _ = os.Remove(top.name) }()

@@ -50,7 +50,8 @@ type partial struct {
 	// had at the last check.
 	reserved, room int64
 	from           validator
-	noted          bool // there is a file with from
+	unasked        string // says that the response has a Content-Encoding that was not requested
+	noted          bool   // there is a file with from
 	keep           bool
 	moved          bool
 }
@@ -159,12 +160,16 @@ func (p *partial) header(in []string) http.Header {
 }
 
 // begin prepares the partial for the body of a response of 200 or 206. Bytes that are stored in
-// content codings may come with a Content-Encoding that says so (LNK-10), or without.
-func (p *partial) begin(resp *http.Response, address string, limit int64, stored []string) (err error) {
+// content codings may come with a Content-Encoding that says so (LNK-10), or without. Another one, such as that of
+// Apache for any .gz file, counts only if a hash shows whether these bytes are those of the resource.
+func (p *partial) begin(resp *http.Response, address string, limit int64, w desired) (err error) {
 	defer func() { err = diskFull(err, p.fetcher.dir) }()
 	enc := strings.Join(resp.Header.Values("Content-Encoding"), ", ")
-	if is := codings(enc); !strings.EqualFold(enc, "identity") && enc != "" && !slices.Equal(is, stored) {
-		return &refusedError{fmt.Errorf("the response has Content-Encoding %s, which was not requested", enc)}
+	if is := codings(enc); !strings.EqualFold(enc, "identity") && enc != "" && !slices.Equal(is, codings(w.encoding)) {
+		p.unasked = fmt.Sprintf("the response has Content-Encoding %s, which was not requested", enc)
+		if len(w.digests.Algorithms()) == 0 {
+			return &refusedError{errors.New(p.unasked)}
+		}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
 		if p.have == 0 || !isRest(resp.Header.Get("Content-Range"), p.have) {
@@ -274,6 +279,8 @@ func (p *partial) place(to string) error {
 		return nil
 	case errors.Is(err, fs.ErrNotExist) && path.Dir(to) != ".":
 		err = root.MkdirAll(path.Dir(to), 0o755)
+	case p.fetcher.tree.linkOut(to) != "":
+		return &refusedError{fmt.Errorf("%s is a symbolic link that leads out of the copy: put a folder in its place, or mount one there", filepath.Join(p.fetcher.dir, p.fetcher.tree.linkOut(to)))}
 	case isFolder(root, to):
 		if root.Remove(to) != nil {
 			return &refusedError{fmt.Errorf("a folder with files is in its place: move %s away", filepath.Join(p.fetcher.dir, to))}

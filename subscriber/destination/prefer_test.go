@@ -187,7 +187,7 @@ func TestStoredCoded_LNK10(t *testing.T) {
 			coded(w, "gzip")
 			_, _ = io.WriteString(w, zip(body))
 		}, ""},
-		"another coding": {func(w http.ResponseWriter, _ *http.Request) { coded(w, "br"); _, _ = io.WriteString(w, body) }, "Content-Encoding br"},
+		"another coding": {func(w http.ResponseWriter, _ *http.Request) { coded(w, "br"); _, _ = io.WriteString(w, "brotli") }, "Content-Encoding br"},
 		"decoded":        {answer(strings.Repeat("body", 20)), "are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +211,29 @@ func TestStoredCoded_LNK10(t *testing.T) {
 				t.Errorf("%v %+v", err, a)
 			}
 		})
+	}
+}
+
+// Apache can send each .gz file with a Content-Encoding, whatever is requested. The bytes count if they have a hash of the
+// entry, and are refused if it has none.
+func TestContentEncodingOfFile(t *testing.T) {
+	for _, noHashes := range []bool{false, true} {
+		s, dir := newSource(t), t.TempDir()
+		s.noHashes = noHashes
+		s.put("a.tar.gz", "body", 0)
+		s.set("/data/a.tar.gz", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "x-gzip")
+			_, _ = io.WriteString(w, "body")
+		})
+		r, err := s.open(dir).Sync(t.Context())
+		switch {
+		case noHashes && (err != nil || r.Failed != 1 || r.Problems[0].Why != "the response has Content-Encoding x-gzip, which was not requested"):
+			t.Errorf("%v %+v", err, r)
+		case !noHashes && (err != nil || r.Copied != 1):
+			t.Errorf("%v %+v", err, r)
+		case !noHashes:
+			s.same(dir)
+		}
 	}
 }
 

@@ -82,6 +82,21 @@ func isFolder(root *os.Root, p string) bool {
 	return err == nil && info.IsDir()
 }
 
+// linkOut returns the symbolic link above a path that leads out of the copy; empty: there is none.
+func (t *tree) linkOut(p string) string {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if _, err := t.root.Stat(dir); err != nil && isLink(t.root, dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func isLink(root *os.Root, p string) bool {
+	info, err := root.Lstat(p)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}
+
 // walkFS is the files of an os.Root for a walk that needs names and types only. The ReadDir of an
 // os.Root also reads the details of each file, which takes longer than all the rest of such a walk.
 type walkFS struct{ fs.FS }
