@@ -1,10 +1,12 @@
 package subscriber
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/url"
 	"strings"
@@ -117,8 +119,12 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 		d.source.MediaType, _, _ = mime.ParseMediaType(p.Header.Get("Content-Type"))
 	}
 	links := only(headerLinks(p), websub.RelResourceSync)
-	if len(links) == 0 && strings.Contains(p.Header.Get("Content-Type"), "html") {
+	if len(links) == 0 && strings.Contains(p.Header.Get("Content-Type"), "html") { // PHP and others send any document so
+		var read bytes.Buffer
+		body := p.Body
+		p.Body = readCloser{io.TeeReader(body, &read), body}
 		links = only(embeddedLinks(p), websub.RelResourceSync)
+		p.Body = readCloser{io.MultiReader(&read, body), body}
 	}
 	doc, err := p.document(0) // closes p, now or with doc
 	if err == nil {
@@ -144,6 +150,12 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 		found = found || one
 	}
 	return found, nil
+}
+
+// readCloser reads from one thing, and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 // document adds the sets that a document leads to.
