@@ -20,7 +20,8 @@ type Refused struct {
 	// topic) or "post" (of something else).
 	Kind string `json:"kind"`
 	// Problem is the word of docs/problems.md. It is "denied" for a subscription whose callback
-	// got a denial, and "not-verified" for a request that its callback did not confirm.
+	// got a denial, "not-verified" for a request that its callback did not confirm, and
+	// "no-subscription" for a confirmed request to end a subscription that there is not.
 	Problem string `json:"problem"`
 	Status  int    `json:"status,omitempty"` // of the answer; 0: the hub had accepted the request before
 	Topic   string `json:"topic,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -73,6 +74,9 @@ func TestDenialIsTriedAgain_HUB21(t *testing.T) {
 				calls := w.callsTo(cbHost)
 				if len(calls) != 4 || w.store.size() != 0 {
 					t.Errorf("%d tries, %d records", len(calls), w.store.size())
+				}
+				if dropped := w.eventsNamed(EventDropped); len(dropped) != 1 || !strings.HasSuffix(dropped[0].Reason, ": The topic is not served by this hub.") {
+					t.Errorf("dropped without the reason of the denial: %+v", dropped)
 				}
 				for _, c := range calls {
 					if q := c.req.URL.Query(); q.Get("hub.mode") != "denied" || q.Get("hub.reason") == "" || q.Has("hub.challenge") {

@@ -47,6 +47,19 @@ type answer struct {
 	confirm func()
 }
 
+// failure says why the answer confirms nothing.
+func (a *answer) failure() string {
+	switch {
+	case a.err == nil:
+		return fmt.Sprintf("the callback answered %d", a.status)
+	case a.status != 0:
+		return fmt.Sprintf("the callback answered %d: %v", a.status, a.err)
+	case egress.Classify(a.err) == egress.FailureTimeout:
+		return "the callback did not answer in time"
+	}
+	return a.err.Error()
+}
+
 // call sends one GET to the callback of a job's request and reads the first limit bytes
 // of the answer. If the budget has no place for it, sent is false and the party is paused
 // until there is one. If the hub's proxy fails, sent is false too, and the queue is paused.

@@ -25,18 +25,25 @@ func within(d, want time.Duration) bool { return d >= want*4/5 && d <= want*6/5 
 // HUB-26, HUB-12: four tries at growing distances, then the request goes and
 // what was in force stays. HUB-21: a failed verification sends no denial.
 func TestTriesAreBounded_HUB26(t *testing.T) {
-	for name, fails := range map[string]func(*http.Request) (int, string, error){
-		"500": answering(500),
-		"mismatch": func(*http.Request) (int, string, error) {
+	for name, tc := range map[string]struct {
+		fails func(*http.Request) (int, string, error)
+		why   string
+	}{
+		"500": {answering(500), "the callback answered 500"},
+		"mismatch": {func(*http.Request) (int, string, error) {
 			return 200, "hello", nil
-		},
-		"timeout": hang,
-		"no connection": func(*http.Request) (int, string, error) {
+		}, "the callback answered 200: " + errNoChallenge.Error()},
+		"line end": {func(r *http.Request) (int, string, error) {
+			_, challenge, err := echo(r)
+			return 200, challenge + "\n", err
+		}, "the callback answered 200: " + errNoChallenge.Error()},
+		"timeout": {hang, "the callback did not answer in time"},
+		"no connection": {func(*http.Request) (int, string, error) {
 			return 0, "", errors.New("connection refused")
-		},
+		}, "connection refused"},
 	} {
 		virtual(t, Options{Timeout: 3 * time.Second}, func(t *testing.T, w *world) {
-			w.answer(cbHost, fails)
+			w.answer(cbHost, tc.fails)
 			defer w.run(t)()
 			w.accept(t, subscribe(callback))
 			elapse(time.Hour)
@@ -56,8 +63,12 @@ func TestTriesAreBounded_HUB26(t *testing.T) {
 					t.Errorf("%s: hub.mode=%s", name, mode)
 				}
 			}
-			if w.store.size() != 0 || w.queue.known(ID(topic, callback)) || len(w.eventsNamed(EventDropped)) != 1 {
-				t.Errorf("%s: %d records are left", name, w.store.size())
+			dropped := w.eventsNamed(EventDropped)
+			if w.store.size() != 0 || w.queue.known(ID(topic, callback)) || len(dropped) != 1 {
+				t.Fatalf("%s: %d records are left", name, w.store.size())
+			}
+			if want := "the last try failed: " + tc.why; dropped[0].Reason != want {
+				t.Errorf("%s: dropped because %q, want %q", name, dropped[0].Reason, want)
 			}
 		})
 	}

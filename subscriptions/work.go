@@ -174,8 +174,14 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 	if ctx.Err() != nil {
 		return true // interrupted by the shutdown: does not count as a try
 	}
+	if a.err == nil && a.status/100 == 2 {
+		a.err = errNoChallenge
+	}
 	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
 }
+
+// errNoChallenge is why an answer 2xx does not confirm (HUB-25).
+var errNoChallenge = errors.New("the body of the answer is not the challenge, or not the challenge alone: a line end after it is too much")
 
 // confirmed reports whether an answer confirms the request with this challenge (HUB-25).
 func confirmed(status int, body []byte, err error, challenge string) bool {
@@ -246,8 +252,10 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 	switch {
 	case final:
 		return s.drop(ctx, j, r, "the callback answered 404: it does not want this")
+	case r.Tries >= len(retries) && r.Denied != "":
+		return s.drop(ctx, j, r, "denied, but the callback could not be notified, because "+a.failure()+": "+r.Denied)
 	case r.Tries >= len(retries):
-		return s.drop(ctx, j, r, "the last try failed")
+		return s.drop(ctx, j, r, "the last try failed: "+a.failure())
 	}
 	next := s.o.Clock.Now().Add(fairqueue.Jitter(retries[r.Tries]))
 	return s.amend(ctx, j, r, func(r Request) *Request {

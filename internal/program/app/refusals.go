@@ -19,6 +19,7 @@ import (
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
 )
 
 const (
@@ -96,14 +97,21 @@ func (f *refusals) request(e hub.Event) {
 	})
 }
 
-// subscription adds a request that came to nothing after the hub had accepted it.
+// subscription adds a request that came to nothing after the hub had accepted it. The notice of
+// an end is no answer to a request.
 func (f *refusals) subscription(e subscriptions.Event) {
-	if e.Name != subscriptions.EventDenied && e.Name != subscriptions.EventDropped {
-		return
-	}
-	problem := "denied"
-	if e.Name == subscriptions.EventDropped {
+	problem := ""
+	switch {
+	case e.Mode == websub.ModeDenied:
+	case e.Name == subscriptions.EventDenied:
+		problem = "denied"
+	case e.Name == subscriptions.EventDropped && e.Status != 0: // that of the callback, which confirmed it
+		problem = "no-subscription"
+	case e.Name == subscriptions.EventDropped:
 		problem = "not-verified"
+	}
+	if problem == "" {
+		return
 	}
 	f.add(admin.Refused{
 		Kind: cmp.Or(string(e.Mode), hub.EventSubscribe), Problem: problem, Topic: e.Topic, SubscriptionID: e.SubscriptionID.String(),

@@ -20,6 +20,7 @@ import (
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
 )
 
 // failingNotebook is a notebook that may be out of order.
@@ -188,6 +189,37 @@ func TestKindsOfRefusals(t *testing.T) {
 	for _, kind := range []string{hub.EventPublish, hub.EventPing, hub.EventFetch, hub.EventSubscribe, hub.EventUnsubscribe, hub.EventRead, hub.EventPost} {
 		if !slices.Contains(admin.RefusalKinds, kind) {
 			t.Errorf("%q is not one of %v", kind, admin.RefusalKinds)
+		}
+	}
+}
+
+// What subscriptions report is listed by what came of a request. The notice of an end is not
+// listed: nobody asked for anything.
+func TestRefusedRequestsOfSubscribers(t *testing.T) {
+	for _, tc := range []struct {
+		e    subscriptions.Event
+		want string
+	}{
+		{subscriptions.Event{Name: subscriptions.EventDenied, Mode: websub.ModeSubscribe, Status: 200}, "subscribe denied"},
+		{subscriptions.Event{Name: subscriptions.EventDropped, Mode: websub.ModeSubscribe}, "subscribe not-verified"},
+		{subscriptions.Event{Name: subscriptions.EventDropped, Mode: websub.ModeUnsubscribe}, "unsubscribe not-verified"},
+		{subscriptions.Event{Name: subscriptions.EventDropped, Mode: websub.ModeUnsubscribe, Status: 200}, "unsubscribe no-subscription"},
+		{subscriptions.Event{Name: subscriptions.EventDenied, Mode: websub.ModeDenied, Status: 200}, ""},
+		{subscriptions.Event{Name: subscriptions.EventDropped, Mode: websub.ModeDenied}, ""},
+		{subscriptions.Event{Name: subscriptions.EventFailed, Mode: websub.ModeSubscribe}, ""},
+	} {
+		f := newRefusals("one", func() journal.Notebook { return storetest.NewMemory() }, knowsOne, zap.NewNop())
+		f.subscription(tc.e)
+		list, err := f.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, r := range list {
+			got += r.Kind + " " + r.Problem
+		}
+		if got != tc.want {
+			t.Errorf("%s of %s: listed as %q, want %q", tc.e.Name, tc.e.Mode, got, tc.want)
 		}
 	}
 }
