@@ -198,10 +198,18 @@ func (a *subscriptionCalls) ofSubscription(do func(r *http.Request, c Control, i
 			p.retryAfter = int(wait.After.Seconds()) + 1
 			err = p
 		case errors.Is(err, subscriptions.ErrEnded):
-			err = refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, its lease ran out, or it was not verified yet. Its subscriber has to subscribe again.", id)
+			err = a.notInForce(r.Context(), id)
 		}
 		return answer, what, err
 	}
+}
+
+// notInForce says why a subscription gets nothing.
+func (a *subscriptionCalls) notInForce(ctx context.Context, id uuid.UUID) error {
+	if rec, err := a.Subscriptions.Get(ctx, id); err == nil && rec.State(a.Now()) == subscriptions.StatePending && rec.Request.Mode == "subscribe" {
+		return refuse(http.StatusConflict, "Subscription %s is not in force yet: its callback has not confirmed it. Retry the subscription to ask it now.", id)
+	}
+	return refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, or its lease ran out. Its subscriber has to subscribe again.", id)
 }
 
 func (a *subscriptionCalls) retry(r *http.Request, c Control, id uuid.UUID) (any, error) {

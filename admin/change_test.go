@@ -131,6 +131,20 @@ func TestChangesFail(t *testing.T) {
 	}
 }
 
+// Why a subscription gets nothing, and who has to do something about it.
+func TestNotInForce(t *testing.T) {
+	l := newTabled(Options{})
+	l.err = subscriptions.ErrEnded
+	for q, words := range map[*subscriptions.Request]string{
+		{Mode: "subscribe", Topic: theTopic, Callback: "https://s.example/new", AcceptedAt: noon}:    "has not confirmed it. Retry",
+		{Mode: "unsubscribe", Topic: theTopic, Callback: "https://s.example/none", AcceptedAt: noon}: "has to subscribe again",
+	} {
+		l.m.addRecord(subscriptions.Record{Request: q})
+		resp, body := l.ask(t, http.MethodPost, "/api/v1/subscriptions/"+q.SubscriptionID().String()+"/verify")
+		wantProblem(t, resp, body, http.StatusConflict, words)
+	}
+}
+
 // Before the hub has started, nothing carries out a change.
 func TestChangesWhileStarting(t *testing.T) {
 	for name, control := range map[string]func() Control{"none": nil, "not yet": func() Control { return nil }} {

@@ -232,6 +232,51 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
+// What the commands say fits the state of the subscription: nothing is delivered to a paused one,
+// and nothing is done to one that has ended.
+func TestTextsFitTheState(t *testing.T) {
+	sub := urlID(pairKey(testTopic, testCallback))
+	path := "/api/v1/subscriptions/" + sub
+	paused := admin.Subscription{State: "paused", VerifiedAt: noon, PausedAt: noon, Lag: &admin.Lag{Notifications: 2}}
+	renewed := paused
+	renewed.Request = &admin.Request{Mode: "subscribe"}
+	ended := admin.Subscription{State: "ended", VerifiedAt: noon, EndedAt: noon, EndReason: "unsubscribed", LastStatus: 500, Attempt: 2}
+	notified := ended
+	notified.Request = &admin.Request{Mode: "denied", Denied: "no"}
+	again := ended
+	again.Request = &admin.Request{Mode: "subscribe"}
+	for name, tc := range map[string]struct {
+		s      admin.Subscription
+		args   string
+		change string
+		say    string
+	}{
+		"replay of a paused one":        {paused, "replay " + sub + " --since 1h", "POST " + path + "/replay", "as soon as it is resumed"},
+		"retry of a paused one":         {renewed, "retry " + sub, "POST " + path + "/retry", "Asking " + testCallback + " now."},
+		"rm of an ended one":            {ended, "rm " + sub, "", "Nothing to end: " + testCallback + " gets nothing more of " + testTopic + " already (unsubscribed)."},
+		"rm of an ended one, notified":  {notified, "rm " + sub + " --yes", "", "(unsubscribed)"},
+		"rm of a denied one":            {admin.Subscription{State: "ended", Request: notified.Request}, "rm " + sub, "", "(denied)"},
+		"rm of an ended one, as JSON":   {ended, "rm " + sub + " --json", "", `"end_reason":"unsubscribed"`},
+		"rm of one that is asked for":   {again, "rm " + sub + " --yes", "DELETE " + path, "Ended: "},
+		"rm of one whose lease ran out": {admin.Subscription{State: "ended", VerifiedAt: noon}, "rm " + sub + " --yes", "DELETE " + path, "Ended: "},
+		"the last attempt of an end":    {ended, "info " + sub, "", "last attempt  500 x2"},
+		"the last attempt in the list":  {ended, "ls", "", " unsubscribed "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, vars := someStock(t)
+			tc.s.ID, tc.s.Topic, tc.s.Callback = sub, testTopic, testCallback
+			s.subs[0] = tc.s
+			r := command(t, vars, "", append([]string{"sub"}, strings.Fields(tc.args)...)...)
+			if r.code != 0 || !strings.Contains(r.stdout+r.stderr, tc.say) {
+				t.Errorf("%+v, want %q", r, tc.say)
+			}
+			if got := strings.Join(s.changes, ", "); !strings.HasPrefix(got, tc.change) || tc.change == "" && got != "" {
+				t.Errorf("changed: %q, want %q", got, tc.change)
+			}
+		})
+	}
+}
+
 // A topic that has subscriptions is not forgotten without --force, with how many
 // they are as the reason; what takes more than one call is asked for again.
 func TestTopicRemove(t *testing.T) {

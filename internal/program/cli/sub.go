@@ -121,14 +121,19 @@ func lag(s admin.Subscription) string {
 
 // last says how the last attempt of s went, and how many failed.
 func last(s admin.Subscription) string {
-	result := cmp.Or(s.EndReason, s.LastError)
+	return cmp.Or(s.EndReason, lastAttempt(s), "-")
+}
+
+// lastAttempt is how the last attempt of a subscription ended, and how many failed in a row.
+func lastAttempt(s admin.Subscription) string {
+	result := s.LastError
 	if result == "" && s.LastStatus != 0 {
 		result = strconv.Itoa(s.LastStatus)
 	}
 	if s.Attempt > 0 {
 		result += fmt.Sprintf(" x%d", s.Attempt)
 	}
-	return cmp.Or(strings.TrimSpace(result), "-")
+	return strings.TrimSpace(result)
 }
 
 // next is when something is tried again: a delivery, else a verification or the
@@ -204,7 +209,7 @@ func subInfo(env Env) *cobra.Command {
 			{"end reason", s.EndReason},
 			{"lag", lag(s)},
 			{"got until", strings.TrimPrefix(instant(until), "-")},
-			{"last attempt", strings.TrimPrefix(last(s), "-")},
+			{"last attempt", lastAttempt(s)},
 			{"failing since", moment(s.FirstAttemptAt, j.now)},
 			{"next attempt", moment(s.NextAttemptAt, j.now)},
 			{"gaps", strconv.Itoa(s.Gaps)},

@@ -69,7 +69,7 @@ func subRetry(env Env) *cobra.Command {
 	}, func(j *job[admin.Subscription]) error {
 		return answer(j.run, http.MethodPost, subscriptions.path+"/"+j.id+"/retry", nil, func(s admin.Subscription) string {
 			switch {
-			case s.Lag != nil && s.Lag.Notifications > 0:
+			case s.PausedAt.IsZero() && s.Lag != nil && s.Lag.Notifications > 0:
 				return "Delivering now to " + s.Callback + ", which " + behind(s) + "."
 			case s.Request != nil:
 				return "Asking " + s.Callback + " now."
@@ -103,7 +103,11 @@ func subReplay(env Env) *cobra.Command {
 			if r.Notifications == 0 {
 				return "No retained notification ends after " + instant(from) + "; nothing is delivered again."
 			}
-			return "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from) + "."
+			text := "Delivering " + quantity.Count(r.Notifications, "notification", "notifications") + " to " + r.Subscription.Callback + ", those that end after " + instant(from)
+			if !r.Subscription.PausedAt.IsZero() {
+				return text + ", as soon as it is resumed: it is paused."
+			}
+			return text + "."
 		})
 	})
 }
@@ -220,6 +224,12 @@ func subRemove(env Env) *cobra.Command {
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
 	return oneSub(env, cmd, func(j *job[admin.Subscription]) error {
 		s := j.item
+		if nothingToEnd(s) {
+			return output(j.run, j.raw, func(s admin.Subscription) error {
+				say(j.cmd.OutOrStdout(), "%s\n", Line("Nothing to end: "+s.Callback+" gets nothing more of "+s.Topic+" already ("+cmp.Or(s.EndReason, "denied")+")."))
+				return nil
+			})
+		}
 		what := fmt.Sprintf("end subscription %s: %s gets nothing more of %s", s.ID, s.Callback, s.Topic)
 		if s.Lag != nil && s.Lag.Notifications > 0 {
 			what += ", nor the " + quantity.Count(s.Lag.Notifications, "notification", "notifications") + " that it is behind"
@@ -231,4 +241,15 @@ func subRemove(env Env) *cobra.Command {
 			return "Ended: " + s.Callback + " gets nothing more of " + s.Topic + ", and is notified."
 		})
 	})
+}
+
+// nothingToEnd reports whether a subscription or a request has ended for good. A subscription
+// whose lease ran out can still be resumed.
+func nothingToEnd(s admin.Subscription) bool {
+	switch {
+	case s.Request != nil:
+		return s.Request.Denied != "" && (s.VerifiedAt.IsZero() || !s.EndedAt.IsZero())
+	default:
+		return !s.EndedAt.IsZero()
+	}
 }
