@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxURL is how long a topic or a callback may be, in bytes.
@@ -27,6 +28,9 @@ func CheckURL(param, raw string) error {
 		return formError(param, "is %d bytes long: send a URL of at most %d bytes", len(raw), MaxURL)
 	}
 	for i := range len(raw) {
+		if raw[i] >= utf8.RuneSelf && inHost(raw, i) {
+			return formError(param, "has letters in its host that are not ASCII: send the host in its xn-- form, such as xn--bcher-kva.example")
+		}
 		if !urlByte(raw[i]) {
 			return formError(param, "has the character 0x%02X at byte %d, which no URL may have as it is: percent-encode it in the URL itself", raw[i], i+1)
 		}
@@ -57,6 +61,12 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
 	return nil
+}
+
+// inHost reports whether byte i of an absolute URL is before its path and query.
+func inHost(raw string, i int) bool {
+	_, before, ok := strings.Cut(raw[:i], "://")
+	return ok && !strings.ContainsAny(before, "/?#")
 }
 
 // pathOf returns the path of an absolute URL without a fragment, as it is written.
