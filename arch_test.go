@@ -94,7 +94,7 @@ var table = map[string]room{
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
 	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
-	"subscriptions":       {layer: "1", may: "websub journal internal/base/clock internal/base/egress internal/base/fairqueue internal/base/web", third: "uuid"},
+	"subscriptions":       {layer: "1b", may: "validate websub journal internal/base/clock internal/base/egress internal/base/fairqueue internal/base/web", third: "uuid"},
 	"cluster":             {layer: "1", may: "internal/base/clock"},
 	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/strictjson"},
 	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
@@ -119,7 +119,7 @@ var table = map[string]room{
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	// uuid to tell the ids of notifications from others; resourcesync for the words of changes.
 	"admin/ui": {layer: "2b", may: "admin journal resourcesync internal/base/quantity", third: "uuid"},
-	"admin":    {layer: "2", may: "subscriptions journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
+	"admin":    {layer: "2", may: "subscriptions validate journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
 	// Metrics of any program.
 	"internal/engine/figures":   {layer: "2", third: "prometheus"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/validate"
 )
 
 const (
@@ -187,7 +188,7 @@ func (a *subscriptionCalls) ofSubscription(do func(r *http.Request, c Control, i
 			return nil, what, err
 		}
 		answer, err := do(r, c, id)
-		var wait *subscriptions.WaitError
+		var wait *validate.WaitError
 		switch {
 		case errors.Is(err, subscriptions.ErrNotFound):
 			err = noSubscription(id)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/validate"
 )
 
 func decodeBody[T any](t *testing.T, body string) T {
@@ -115,7 +116,7 @@ func TestChangesFail(t *testing.T) {
 		{fmt.Errorf("x: %w", subscriptions.ErrEnded), 409, "subscribe again", zapcore.InfoLevel, "refused"},
 		{fmt.Errorf("x: %w", subscriptions.ErrNotFound), 404, "No subscription has the id", zapcore.InfoLevel, "refused"},
 		{fmt.Errorf("x: %w", subscriptions.ErrPaused), 409, "Resume it first", zapcore.InfoLevel, "refused"},
-		{fmt.Errorf("x: %w", &subscriptions.WaitError{After: 1500 * time.Millisecond}), 429, "--verify-budget", zapcore.InfoLevel, "refused"},
+		{fmt.Errorf("x: %w", &validate.WaitError{After: 1500 * time.Millisecond}), 429, "--verify-budget", zapcore.InfoLevel, "refused"},
 		{errors.New("on fire"), 503, "on fire", zapcore.WarnLevel, "failed"},
 	} {
 		l := newTabled(Options{})

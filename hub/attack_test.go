@@ -64,7 +64,7 @@ func (s *siege) start() {
 	}
 	s.addresses = egress.NewBudget(perMinute)
 	s.subs = subscriptions.New(subscriptions.Options{
-		Store: s.store, Heads: s.store, Client: s, Budget: budget, Check: forSubscriptions{checker},
+		Store: s.store, Heads: s.store, Client: s, Budget: budget, Check: checker,
 		MaxPending: 100_000, MaxPendingPerHost: 1000,
 	})
 	pattern, err := validate.ParsePattern("https://source.example/*")
@@ -87,19 +87,6 @@ func (s *siege) start() {
 	running.Go(func() { _ = s.subs.Run(ctx) })
 	running.Go(func() { _ = s.hub.Fetch(ctx) })
 	s.end = func() { cancel(); running.Wait(); checker.Close() }
-}
-
-type forSubscriptions struct{ *validate.TopicChecker }
-
-func (c forSubscriptions) Check(ctx context.Context, topic string) error {
-	err := c.TopicChecker.Check(ctx, topic)
-	switch err := err.(type) { //nolint:errorlint // they are not wrapped
-	case *validate.DeniedError:
-		return &subscriptions.DeniedError{Reason: err.Reason}
-	case *validate.WaitError:
-		return &subscriptions.WaitError{After: err.After}
-	}
-	return err
 }
 
 // Do is the network: it acquires a place of the address, and answers after some time.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 )
 
 // The census follows requests and ends at once, and the rest when house is kept.
@@ -47,7 +48,7 @@ func TestCounts(t *testing.T) {
 // A denial that waits to be told is of no subscription that may begin yet.
 func TestDeniedCountsAsEnded_HUB21(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, w *world) {
-		w.checking(func(string) error { return &DeniedError{} })
+		w.checking(func(string) error { return &validate.DeniedError{} })
 		w.answer(cbHost, answering(http.StatusInternalServerError))
 		defer w.run(t)()
 		w.accept(t, subscribe(callback))

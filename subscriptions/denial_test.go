@@ -16,6 +16,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 )
 
 // HUB-20, HUB-21: a topic that the check denies is not verified; the callback is
@@ -29,7 +30,7 @@ func TestDeniedTopicIsTold_HUB20_HUB21(t *testing.T) {
 		if before == nil {
 			t.Fatal("a topic that may be subscribed to was not")
 		}
-		w.checking(func(string) error { return &DeniedError{Reason: "not one of ours & never was"} })
+		w.checking(func(string) error { return &validate.DeniedError{Reason: "not one of ours & never was"} })
 		w.answer(cbHost, answering(400))
 		w.accept(t, subscribe(callback))
 		elapse(time.Hour)
@@ -43,6 +44,27 @@ func TestDeniedTopicIsTold_HUB20_HUB21(t *testing.T) {
 		}
 		if d := cmp.Diff(Record{Subscription: before}, w.record(callback)); d != "" {
 			t.Error(d)
+		}
+	})
+}
+
+// The topic check of package validate denies by itself: nothing has to translate its errors.
+func TestTopicCheckerDenies(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.answer("source.example", answering(404)) // the topic
+		topics, err := validate.NewTopicChecker(validate.TopicOptions{HubURL: "https://hub.example/", Client: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer topics.Close()
+		w.checking(func(topic string) error { return topics.Check(t.Context(), topic) })
+		w.answer(cbHost, answering(200))
+		defer w.run(t)()
+		w.accept(t, subscribe(callback))
+		elapse(time.Second)
+		calls := w.callsTo(cbHost)
+		if len(calls) != 1 || calls[0].req.URL.Query().Get("hub.reason") == "" {
+			t.Errorf("%d calls of the callback, want one denial with its reason", len(calls))
 		}
 	})
 }
@@ -61,7 +83,7 @@ func TestDenialIsTriedAgain_HUB21(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, Options{Budget: egress.NewBudget(2)}, func(t *testing.T, w *world) {
-				w.checking(func(string) error { return &DeniedError{} })
+				w.checking(func(string) error { return &validate.DeniedError{} })
 				w.answer(cbHost, answer)
 				w.accept(t, subscribe(callback))
 				w.store.records[ID(topic, callback)].Request.Tries = 3 // of its verification, before a restart
@@ -96,7 +118,7 @@ func TestUnsubscribeIsNotValidated_HUB20_HUB27(t *testing.T) {
 		elapse(time.Second)
 		w.checking(func(string) error {
 			t.Error("the topic was checked")
-			return &DeniedError{}
+			return &validate.DeniedError{}
 		})
 		w.publish(2)
 		w.accept(t, unsubscribe(callback))
@@ -118,7 +140,7 @@ func TestTopicThatCannotBeAskedIsAskedLater(t *testing.T) {
 		var asked atomic.Int32
 		down := func(string) error {
 			if asked.Add(1) == 4 {
-				return &WaitError{After: 20 * time.Minute}
+				return &validate.WaitError{After: 20 * time.Minute}
 			}
 			return errors.New("no such host")
 		}

@@ -38,8 +38,6 @@ func TestCommitErrorNamesAFew(t *testing.T) {
 func TestErrorsSayWhy(t *testing.T) {
 	for want, err := range map[string]error{
 		"There are too many.":                        &LimitError{Reason: "There are too many.", RetryAfter: time.Minute},
-		"the topic was denied: not here":             &DeniedError{Reason: "not here"},
-		"wait 1m30s before asking the topic again":   &WaitError{After: 90 * time.Second},
 		"subscription " + uuid.Nil.String() + ": no": &CommitError{Failed: map[uuid.UUID]error{uuid.Nil: errors.New("no")}},
 	} {
 		if err.Error() != want {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -36,7 +37,7 @@ func TestRandomHistories(t *testing.T) {
 					case 4, 5:
 						w.answer(host, []func(*http.Request) (int, string, error){nil, nil, hang, answering(404), answering(500), sluggish}[rnd.IntN(6)])
 					case 6:
-						w.checking([]func(string) error{nil, func(string) error { return &DeniedError{} }, func(string) error { return errors.New("down") }}[rnd.IntN(3)])
+						w.checking([]func(string) error{nil, func(string) error { return &validate.DeniedError{} }, func(string) error { return errors.New("down") }}[rnd.IntN(3)])
 					case 7:
 						stop()
 						w.restart(o)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -111,7 +112,7 @@ const AnswerLimit = 1 << 10
 // Verify sends the callback of a subscription in force the verification request again
 // (HUB-22), with the rest of its lease, and returns the answer. It changes nothing, whatever
 // the answer is. ErrNotFound: there is no such subscription. ErrEnded: it is not in force.
-// *WaitError: the budget of its host is used up.
+// *validate.WaitError: the budget of its host is used up.
 func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err error) {
 	rec, err := s.o.Store.Get(ctx, id)
 	if err != nil {
@@ -127,9 +128,10 @@ func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	start := time.Now()
-	ctx, confirm, wait := s.o.Budget.Begin(egress.WithAsker(ctx, egress.Asker{Requester: sub.Requester, Reserve: id.String(), Established: true}), start, egress.HostPortOf(sub.Callback))
+	host := egress.HostPortOf(sub.Callback)
+	ctx, confirm, wait := s.o.Budget.Begin(egress.WithAsker(ctx, egress.Asker{Requester: sub.Requester, Reserve: id.String(), Established: true}), start, host)
 	if wait > 0 {
-		return v, &WaitError{After: wait}
+		return v, &validate.WaitError{Host: host, After: wait}
 	}
 	challenge := websub.NewChallenge()
 	r := &Request{Mode: websub.ModeSubscribe, Topic: sub.Topic, Callback: sub.Callback, Lease: sub.ExpiresAt.Sub(now)}
@@ -137,7 +139,7 @@ func (s *Service) Verify(ctx context.Context, id uuid.UUID) (v Verification, err
 	v.Took = time.Since(start)
 	var spent *egress.BudgetError
 	if errors.As(v.Err, &spent) {
-		return v, &WaitError{After: spent.Wait}
+		return v, &validate.WaitError{Host: host, After: spent.Wait}
 	}
 	if v.Confirmed = confirmed(v.Status, v.Answer, v.Err, challenge); v.Confirmed {
 		confirm()

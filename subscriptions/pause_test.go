@@ -11,6 +11,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -125,7 +126,7 @@ func TestVerifyShowsTheAnswer(t *testing.T) {
 		}
 		w.inForce(t, 5)
 		w.answer(cbHost, answering(500))
-		var wait *WaitError
+		var wait *validate.WaitError
 		for range 100 {
 			if _, err := w.Verify(t.Context(), id); errors.As(err, &wait) {
 				break

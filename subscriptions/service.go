@@ -3,7 +3,6 @@ package subscriptions
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -35,27 +34,12 @@ type Heads interface {
 	Head(ctx context.Context, topic string) (journal.Head, error)
 }
 
-// TopicCheck asks whether a topic may be subscribed to at this hub (HUB-20). Nil: it may.
-// *DeniedError: it may not. *WaitError: ask again later. Any other error: there is no
+// TopicCheck asks whether a topic may be subscribed to at this hub (HUB-20), as
+// validate.TopicChecker does. Nil: it may. *validate.DeniedError: it may not, and the callback gets
+// its Reason as hub.reason. *validate.WaitError: ask again later. Any other error: there is no
 // answer, for instance because the topic's host is down.
 type TopicCheck interface {
 	Check(ctx context.Context, topic string) error
-}
-
-// DeniedError says that a topic may not be subscribed to.
-type DeniedError struct {
-	Reason string // for the callback, as hub.reason
-}
-
-func (e *DeniedError) Error() string { return "the topic was denied: " + e.Reason }
-
-// WaitError says that the topic's host may not be asked again yet.
-type WaitError struct {
-	After time.Duration
-}
-
-func (e *WaitError) Error() string {
-	return fmt.Sprintf("wait %v before asking the topic again", e.After)
 }
 
 // Options are what a Service works with. Store, Heads and Client are required.

@@ -11,6 +11,7 @@ import (
 	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -113,8 +114,8 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 // checkTopic asks whether the topic may be subscribed to.
 func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool) {
 	err := s.askTopic(j.asker(ctx, r.Topic), r.Topic)
-	var denied *DeniedError
-	var wait *WaitError
+	var denied *validate.DeniedError
+	var wait *validate.WaitError
 	switch {
 	case err == nil:
 		j.checked, j.checks, j.slow = r.ID, 0, r.Tries > 0

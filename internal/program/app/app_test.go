@@ -21,8 +21,6 @@ import (
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/embedstore"
-	"github.com/rshub/rshub/subscriptions"
-	"github.com/rshub/rshub/validate"
 )
 
 // The goroutine that starts the servers of package redistest stays.
@@ -311,24 +309,4 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%s keeps %d bytes, want %d", topic, head.Bytes, want)
 		}
 	}
-}
-
-// Subscriptions get the topic check's answers in their own words.
-func TestTopicCheckAnswers(t *testing.T) {
-	topics, err := validate.NewTopicChecker(validate.TopicOptions{HubURL: "http://hub.example/", Client: refusing{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer topics.Close()
-	err = topicCheck{topics}.Check(t.Context(), "http://topic.example/")
-	var denied *subscriptions.DeniedError
-	if !errors.As(err, &denied) || denied.Reason == "" {
-		t.Errorf("a topic that answers 404: %v", err)
-	}
-}
-
-type refusing struct{}
-
-func (refusing) Do(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}}, nil
 }

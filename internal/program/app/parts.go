@@ -128,7 +128,7 @@ func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics
 		Entries:           a.store,
 		Client:            client,
 		Budget:            budget,
-		Check:             topicCheck{topics},
+		Check:             topics,
 		LeaseMin:          a.cfg.LeaseMin,
 		LeaseDefault:      a.cfg.LeaseDefault,
 		LeaseMax:          a.cfg.LeaseMax,
