@@ -146,6 +146,7 @@ type Decision struct {
 //	                      just then. The step stays, so that a dead host is not
 //	                      hammered with the next notification
 func Decide(r Result, s State, p Policy, now time.Time, rnd float64) Decision {
+	p = p.withDefaults()
 	switch {
 	case r.delivered():
 		return Decision{Action: Deliver}

@@ -13,7 +13,7 @@ var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // HUB-46, HUB-47, HUB-48: what follows from each answer, without jitter.
 func TestDecide_HUB46_HUB47_HUB48(t *testing.T) {
-	p := Policy{}.withDefaults()
+	p := Policy{} // its zero fields are the defaults
 	in := func(d time.Duration) time.Time { return testNow.Add(d) }
 	ago := func(d time.Duration) time.Time { return testNow.Add(-d) }
 	for name, tc := range map[string]struct {
