@@ -154,6 +154,10 @@ func (o *Options) setDefaults() error {
 	if _, err := websub.ParseSignatureMethod(string(o.Signature)); err != nil {
 		return fmt.Errorf("delivery: %w", err)
 	}
+	if min(o.MaxInflight, o.Schedulers, o.PerHost, o.CommitEvery) < 0 || o.MaxInflightBytes < 0 ||
+		min(o.Policy.First, o.Policy.Max, o.Policy.GiveUp, o.Timeout, o.CommitWindow, o.Drain, o.Sweep) < 0 {
+		return errors.New("delivery: a number or a time in Options is negative; zero is the default")
+	}
 	o.Policy = o.Policy.withDefaults()
 	o.UserAgent = cmp.Or(o.UserAgent, "rshub")
 	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)

@@ -111,6 +111,9 @@ func (ss *shards) of(id uuid.UUID) *shard { return &ss.all[subscriptions.Shard(i
 
 // start implements Dispatcher.Start.
 func (ss *shards) start(ctx context.Context, n int) error {
+	if err := journal.CheckPartition(n); err != nil {
+		return fmt.Errorf("delivery: %w", err)
+	}
 	s := &ss.all[n]
 	if err := s.one.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
@@ -152,6 +155,9 @@ func (ss *shards) start(ctx context.Context, n int) error {
 
 // finish implements Dispatcher.Finish.
 func (ss *shards) finish(ctx context.Context, n int) {
+	if journal.CheckPartition(n) != nil {
+		return // as any shard that was not started
+	}
 	s := &ss.all[n]
 	if s.one.Acquire(ctx, 1) != nil {
 		ss.abort(n)
@@ -175,6 +181,9 @@ func (ss *shards) finish(ctx context.Context, n int) {
 
 // abort implements Dispatcher.Abort.
 func (ss *shards) abort(n int) {
+	if journal.CheckPartition(n) != nil {
+		return
+	}
 	s := &ss.all[n]
 	t := s.current()
 	if t == nil {

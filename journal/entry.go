@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"time"
 
@@ -189,6 +190,15 @@ func Partition(id uuid.UUID) int {
 	h := fnv.New32a()
 	_, _ = h.Write(id[:]) // a hash never fails
 	return int(h.Sum32() % Partitions)
+}
+
+// CheckPartition returns an error if no partition or shard has this number. The methods of a store
+// that take one return it.
+func CheckPartition(n int) error {
+	if n < 0 || n >= Partitions {
+		return fmt.Errorf("there is no partition or shard %d: they are numbered from 0 to %d", n, Partitions-1)
+	}
+	return nil
 }
 
 // NewID returns a new id of a notification: a UUIDv7 of now whose last byte is the partition

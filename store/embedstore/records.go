@@ -108,6 +108,9 @@ func (r *records) write(tx *boltfile.Tx, key []byte, rec subscriptions.Record) (
 
 // List implements subscriptions.Registry.
 func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) ([]subscriptions.Record, error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, err
+	}
 	return read(ctx, r.folder, func(tx *boltfile.Tx) (records []subscriptions.Record, err error) {
 		err = eachRecord(tx, shard, afterKey(shard, after), func(key []byte) (bool, error) {
 			if len(records) >= limit {
@@ -157,6 +160,9 @@ func eachRecord(tx *boltfile.Tx, shard int, from []byte, fn func(key []byte) (bo
 // Changed implements subscriptions.Registry. After a start, or where since is
 // over 16,384 records of the shard behind, it returns all that are stored.
 func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, 0, err
+	}
 	ids, next, all := r.feeds[shard].since(since)
 	if since == subscriptions.FromNow {
 		return nil, next, ctx.Err()

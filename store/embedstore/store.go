@@ -279,6 +279,9 @@ func read[V any](ctx context.Context, f *folder, fn func(tx *boltfile.Tx) (V, er
 // list returns up to limit values of a bucket, of the topics of a partition after an id. It leaves
 // out and reports those that cannot be opened.
 func list[V any](ctx context.Context, f *folder, bucket []byte, partition int, after uuid.UUID, limit int, open func(k, v []byte) (V, error)) ([]V, error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, err
+	}
 	if limit <= 0 {
 		return nil, ctx.Err()
 	}

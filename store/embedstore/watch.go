@@ -95,6 +95,9 @@ func (t *topics) report(id uuid.UUID, h journal.Hint, err error) {
 // Changes implements journal.Watcher. After a start, or where since is over
 // 16,384 topics behind, it returns all topics of the partition.
 func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, 0, err
+	}
 	// The value is read first, so later changes are reported again.
 	ids, next, all := t.feeds[partition].since(since)
 	err = t.folder.view(ctx, func(tx *boltfile.Tx) error {

@@ -20,6 +20,9 @@ type lister struct {
 
 // Topics implements journal.Trimmer.
 func (t *trimmer) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, err
+	}
 	err = t.lister.page(ctx, t.conn.key.partition(partition, nameHeads), after, limit, func(raw string) error {
 		h, err := openHead(raw, "")
 		if err == nil {

@@ -248,6 +248,9 @@ func (p *pings) PingRecord(ctx context.Context, topic string) (journal.PingRecor
 
 // PingRecords implements journal.Pings.
 func (p *pings) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) (pings []journal.PingRecord, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, err
+	}
 	err = p.lister.page(ctx, p.conn.key.partition(partition, namePings), after, limit, func(raw string) error {
 		m, err := openPingRecord(raw)
 		if err == nil {

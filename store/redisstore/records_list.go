@@ -9,12 +9,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
 
 // List implements subscriptions.Registry. A hash has no order, so each page reads and sorts
 // all ids of the shard. Of the records it reads only those of the page.
 func (r *records) List(ctx context.Context, shard int, after uuid.UUID, limit int) (records []subscriptions.Record, err error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, err
+	}
 	k := r.conn.key.records(shard)
 	ids, err := r.conn.ids(ctx, k.ids())
 	if err == nil {
@@ -45,6 +49,9 @@ const changesKept = 1024
 // A change is an entry of a stream, and the value of the counter is its id. A shard without
 // a change costs one command.
 func (r *records) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, 0, err
+	}
 	k := r.conn.key.records(shard)
 	from := "-"
 	if since > 0 {

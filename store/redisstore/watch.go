@@ -43,6 +43,9 @@ return out
 // Changes implements journal.Watcher. If since is over 16,384 topics behind, or from
 // before Redis lost its tail, it returns all topics of the partition.
 func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, 0, err
+	}
 	names := []string{w.conn.key.partition(partition, nameChanges), w.conn.key.partition(partition, nameHeads)}
 	v, err := w.conn.run(ctx, changesScript, names, strconv.FormatUint(since, 10), maxTopicChanges).StringSlice()
 	if err != nil {

@@ -25,6 +25,19 @@ func request(s subscriptions.Subscription) *subscriptions.Request {
 func byID(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 var recordChecks = []Check{
+	{"NumbersOfNoPartitionAreRefused", func(k *kit) {
+		ctx := k.Context()
+		for _, n := range []int{-1, journal.Partitions} {
+			_, _, changes := k.h.Changes(ctx, n, 0)
+			_, _, changed := k.h.Changed(ctx, n, 0)
+			for name, err := range map[string]error{
+				"Topics": errOf(k.h.Topics(ctx, n, uuid.Nil, 10)), "PingRecords": errOf(k.h.PingRecords(ctx, n, uuid.Nil, 10)),
+				"List": errOf(k.h.List(ctx, n, uuid.Nil, 10)), "Changes": changes, "Changed": changed,
+			} {
+				k.expect(err != nil, "%s of partition %d gave no error", name, n)
+			}
+		}
+	}},
 	{"GetOfAnUnknownID", func(k *kit) {
 		k.same("the record", k.get(uuid.New()), subscriptions.Record{})
 		k.same("its attempts", len(k.attempts(uuid.New())), 0)

@@ -277,6 +277,9 @@ func (m *Memory) Body(ctx context.Context, topic string, e journal.Entry) ([]byt
 
 // Changes implements journal.Watcher.
 func (m *Memory) Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, 0, err
+	}
 	defer m.lock()()
 	for name, t := range m.topics {
 		if journal.Partition(journal.TopicID(name)) == partition && t.changed > since {
@@ -291,6 +294,9 @@ func (m *Memory) Hints(ctx context.Context, f func(journal.Hint)) { m.hints.Hint
 
 // Topics implements journal.Trimmer.
 func (m *Memory) Topics(ctx context.Context, partition int, after uuid.UUID, limit int) (heads []journal.Head, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, err
+	}
 	defer m.lock()()
 	byName := map[uuid.UUID]*memTopic{}
 	for name, t := range m.topics {

@@ -67,6 +67,9 @@ func (m *Memory) PingRecord(ctx context.Context, topic string) (journal.PingReco
 
 // PingRecords implements journal.Pings.
 func (m *Memory) PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) (out []journal.PingRecord, err error) {
+	if err := journal.CheckPartition(partition); err != nil {
+		return nil, err
+	}
 	defer m.lock()()
 	for _, id := range page(m.pings, partition, after, limit) {
 		out = append(out, m.pings[id])

@@ -68,6 +68,9 @@ func (m *Memory) Update(ctx context.Context, id uuid.UUID, change func(subscript
 
 // List implements subscriptions.Registry.
 func (m *Memory) List(ctx context.Context, shard int, after uuid.UUID, limit int) (out []subscriptions.Record, err error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, err
+	}
 	defer m.lock()()
 	for _, id := range page(m.records, shard, after, limit) {
 		out = append(out, copyRecord(m.records[id]))
@@ -77,6 +80,9 @@ func (m *Memory) List(ctx context.Context, shard int, after uuid.UUID, limit int
 
 // Changed implements subscriptions.Registry.
 func (m *Memory) Changed(ctx context.Context, shard int, since uint64) (ids []uuid.UUID, next uint64, err error) {
+	if err := journal.CheckPartition(shard); err != nil {
+		return nil, 0, err
+	}
 	defer m.lock()()
 	for id, n := range m.changed {
 		if subscriptions.Shard(id) == shard && n > since {
