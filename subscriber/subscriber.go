@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
@@ -109,7 +110,11 @@ func (s *Subscriber) Close() (err error) {
 // repairs gaps, until ctx ends; then it returns nil. The subscription stays, so that the hub goes
 // on delivering to Handler, or to the next Run; Unsubscribe ends it, and so does a Run that reads the
 // stream or polls, if there is a Callback at which the hub can verify that. It may be called once.
+// An error says that the Subscriber was closed before.
 func (s *Subscriber) Run(ctx context.Context) error {
+	if err := s.inbox.db.View(func(*boltfile.Tx) error { return nil }); errors.Is(err, errClosed) {
+		return err
+	}
 	var wg sync.WaitGroup
 	if !s.o.subscribes() {
 		wg.Go(func() { s.renewal.leave(ctx) })

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -39,6 +40,9 @@ type Snapshot struct {
 // Snapshot returns the index as it is now. Before the first scan is finished, the error is
 // ErrNoBaseline.
 func (x *Index) Snapshot() (*Snapshot, error) {
+	if err := x.db.View(func(*boltfile.Tx) error { return nil }); errors.Is(err, ErrClosed) {
+		return nil, err
+	}
 	if !x.Ready() {
 		return nil, ErrNoBaseline
 	}

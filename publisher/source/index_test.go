@@ -340,7 +340,7 @@ func TestOpenIndexErrors(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	must(t, x.Close())
-	if _, err := x.Snapshot(); !errors.Is(err, ErrNoBaseline) && !errors.Is(err, ErrClosed) {
+	if _, err := x.Snapshot(); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 	if _, _, err := x.Get("a"); !errors.Is(err, ErrClosed) {
