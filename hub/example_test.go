@@ -59,7 +59,7 @@ func Example() {
 		received <- string(body)
 	})
 
-	resp, err := http.PostForm(hubURL, url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback}})
+	resp, err := http.PostForm(hubURL, url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topic}, "hub.callback": {callback}}) //nolint:noctx // an example
 	if err != nil {
 		log.Fatal(err)
 	}
