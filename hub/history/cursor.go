@@ -102,6 +102,8 @@ func (c *cursor) before(e *journal.Entry) *Gap {
 	case gap != nil || !e.Timed() || c.at.Until.IsZero() || c.at.Until.Equal(e.From):
 	case c.at.Until.Before(e.From):
 		gap = &Gap{c.at.Until, e.From, journal.GapSource}
+	case e.Seq <= c.at.Seq: // the journal began anew further back since the reader came to where it had begun
+		gap = &Gap{e.From, c.at.Until, journal.GapRolledBack}
 	default:
 		gap = &Gap{c.at.Until, e.From, journal.GapReset}
 	}

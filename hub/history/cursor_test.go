@@ -21,10 +21,10 @@ func (r regained) Head(context.Context, string) (journal.Head, error) {
 }
 
 func (r regained) Read(_ context.Context, _ string, after journal.Anchor, _ int, _ int64) ([]journal.Entry, error) {
-	switch after {
-	case r.start:
+	switch {
+	case after == r.start, after.Nonce == 0 && after.Position < r.entry.Position: // of where it began, or damaged
 		return []journal.Entry{r.entry}, nil
-	case r.entry.Anchor():
+	case after == r.entry.Anchor():
 		return nil, nil
 	default:
 		return nil, journal.ErrRolledBack
@@ -44,6 +44,8 @@ func TestGapOfGoingBack(t *testing.T) {
 	}{
 		"from the beginning of a journal before":       {journal.Anchor{Position: 5, Nonce: 5, Until: at(0)}, nil},
 		"from an entry":                                {journal.Anchor{Position: 7, Nonce: 7, Seq: 2, Until: at(2)}, &Gap{at(0), at(2), journal.GapRolledBack}},
+		"from where it began before, further on":       {journal.Anchor{Position: 6, Seq: 4, Until: at(4)}, &Gap{at(0), at(4), journal.GapRolledBack}},
+		"from before a reset":                          {journal.Anchor{Position: 6, Until: at(4)}, &Gap{at(4), at(0), journal.GapReset}},
 		"from content, which has no place in the time": {journal.Anchor{Position: 7, Nonce: 7, Seq: 2}, &Gap{at(0), time.Time{}, journal.GapRolledBack}},
 	} {
 		t.Run(name, func(t *testing.T) {
