@@ -147,6 +147,9 @@ func (r *rewinder) stands(j *job) (ok bool) {
 // findFork finds f from the job's cursor, which is lost. It records what is missing, and moves
 // back all lanes of the topic that are known to be behind it. It returns the commits of that.
 func (r *rewinder) findFork(ctx context.Context, j *job, f *fork) (commits []subscriptions.Commit) {
+	if !r.stands(j) {
+		return nil // the fork before this one has moved it a moment ago
+	}
 	t := j.lane.topic.topic
 	if f.err = r.searchFork(ctx, t, j.cursor.anchor(), f); f.err != nil || !f.covers(f.last) {
 		return nil // not known, or nothing is lost
