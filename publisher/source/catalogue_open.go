@@ -91,11 +91,7 @@ func (c *Catalogue) openURL(ctx context.Context) (*input, error) {
 	}
 	header := http.Header{"Accept-Encoding": {"gzip"}}
 	if !c.accept.Load() && c.Status().Held == 0 {
-		for name, value := range map[string]string{"If-None-Match": c.seen.etag, "If-Modified-Since": c.seen.modified} {
-			if value != "" {
-				header.Set(name, value)
-			}
-		}
+		web.IfChanged(header, c.seen.etag, c.seen.modified)
 	}
 	pace := web.Pace{Stall: contentStall, Rate: contentRate}
 	client := web.DoerFunc(func(req *http.Request) (*http.Response, error) { return pace.Do(c.contents.client, req) })
@@ -122,7 +118,7 @@ func (c *Catalogue) openURL(ctx context.Context) (*input, error) {
 	in := lines(body, release)
 	in.read = func(all bool) {
 		if c.seen = (seenAt{}); all {
-			c.seen = seenAt{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
+			c.seen.etag, c.seen.modified = web.ValidatorsOf(resp.Response)
 		}
 	}
 	return in, nil

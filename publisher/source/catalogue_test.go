@@ -629,6 +629,36 @@ func TestCatalogueIsReadAgain(t *testing.T) {
 	})
 }
 
+// A catalogue that was modified in the second in which it was read is asked for in full: within that second it may have
+// changed again, with the same validators.
+func TestCatalogueChangesWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		modified := time.Now().UTC().Format(http.TimeFormat)
+		bodies := []string{itemLine("a", "1") + "\n" + ending(1), itemLine("a", "2") + "\n" + ending(1)}
+		asked := 0
+		server := doer(func(req *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			w.Header().Set("ETag", `"the length"`)
+			w.Header().Set("Last-Modified", modified)
+			if req.Header.Get("If-None-Match") != "" || req.Header.Get("If-Modified-Since") != "" {
+				w.WriteHeader(http.StatusNotModified)
+			} else {
+				_, _ = io.WriteString(w, bodies[min(asked, 1)])
+			}
+			asked++
+			return w.Result(), nil
+		})
+		r := newCatalogueRig(t, FolderOptions{}, CatalogueOptions{Location: "https://repo.example.org/catalogue.jsonl"}, server)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- r.Run(ctx) }()
+		time.Sleep(DefaultRescan + time.Minute)
+		r.want("the second", r.logged(0), nil, "updated a")
+		cancel()
+		must(t, <-ran)
+	})
+}
+
 type doer func(req *http.Request) (*http.Response, error)
 
 func (d doer) Do(req *http.Request) (*http.Response, error) { return d(req) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
@@ -32,29 +31,3 @@ func (w *hosts) ask(ctx context.Context, address string, header http.Header) (*h
 
 // resolve returns the address of a reference in a document.
 func resolve(base, ref string) (string, error) { return web.Resolve(base, resourcesync.EncodeURI(ref)) }
-
-// validatorsOf returns the validators of a response, for a later request. A server that counts the time of
-// modification in whole seconds gives the same ones to what it has a moment later. So if the response was sent in that
-// second or the next one, they prove nothing, and both are empty.
-func validatorsOf(resp *http.Response) (etag, modified string) {
-	etag, modified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
-	sent, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
-		sent = time.Now()
-	}
-	if at, err := http.ParseTime(modified); err == nil && sent.Sub(at) < 2*time.Second {
-		return "", ""
-	}
-	return etag, modified
-}
-
-// ifChanged sets the conditions of a request; false: there are none.
-func ifChanged(header http.Header, etag, modified string) bool {
-	if etag != "" {
-		header.Set("If-None-Match", etag)
-	}
-	if modified != "" {
-		header.Set("If-Modified-Since", modified)
-	}
-	return etag != "" || modified != ""
-}

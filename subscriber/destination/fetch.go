@@ -16,6 +16,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 )
@@ -295,7 +296,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		return file{}, endedEarly(err, part.size-part.have, resp.ContentLength)
 	}
 	f, err = part.moveIn(w, p)
-	f.ETag, f.Modified = validatorsOf(resp)
+	f.ETag, f.Modified = web.ValidatorsOf(resp)
 	return f, err
 }
 
@@ -309,7 +310,7 @@ func (ft *fetcher) unlessChanged(w desired, address, p string, header http.Heade
 	if size, ok := ft.tree.size(p); !ok || size != f.Length || w.length >= 0 && w.length != size {
 		return f, false
 	}
-	return f, ifChanged(header, f.ETag, f.Modified)
+	return f, web.IfChanged(header, f.ETag, f.Modified)
 }
 
 // limit returns how many bytes of a resource are read at most. A length that the Source

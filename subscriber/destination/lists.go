@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
@@ -78,7 +79,7 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	d := &documents{capability: capability, most: l.most, large: l.large}
 	header := http.Header{}
 	if last.From == address {
-		ifChanged(header, last.ETag, last.Modified)
+		web.IfChanged(header, last.ETag, last.Modified)
 	}
 	top, err := l.downloadOne(ctx, d, address, header)
 	if err != nil {
@@ -87,7 +88,7 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	d.at = top.at
 	if !top.head.Index {
 		d.parts = []fetched{top}
-		d.etag, d.modified = validatorsOf(top.resp)
+		d.etag, d.modified = web.ValidatorsOf(top.resp)
 		return d, nil
 	}
 	defer func() { _ = os.Remove(top.name) }()

@@ -1,6 +1,6 @@
 // Package web says how this module asks a web server for something: which redirects
 // it follows (Ask), how long it waits if a server asks for that (RetryAfter),
-// how slow an exchange may be (Pace), and which addresses a server resolves to
+// how slow an exchange may be (Pace), when an answer is still good (ValidatorsOf), and which addresses a server resolves to
 // another path (HasDotSegment).
 //
 // It says nothing about which addresses may be called. That is the rule of package
