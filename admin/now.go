@@ -45,14 +45,14 @@ type HubNow struct {
 	Pending int `json:"pending"`
 	Ended   int `json:"ended"` // ended or expired, and kept for 7 days
 	Topics  int `json:"topics"`
+	Streams int `json:"streams"` // that readers have open
+	Hosts   int `json:"hosts"`
+	Suspect int `json:"suspect_hosts"` // of these, time out or cannot be connected to
+
 	// UnreadableSubscriptions and UnreadableTopics are those that the hub continues without: since
 	// it started, it could not read their records. Its log names them.
 	UnreadableSubscriptions int64 `json:"unreadable_subscriptions,omitempty"`
 	UnreadableTopics        int64 `json:"unreadable_topics,omitempty"`
-
-	Streams int `json:"streams"` // that readers have open
-	Hosts   int `json:"hosts"`
-	Suspect int `json:"suspect_hosts"` // of these, time out or cannot be connected to
 
 	// DeliveriesPerSecond and FailuresPerSecond are those of the last seconds.
 	DeliveriesPerSecond float64 `json:"deliveries_per_second"`
@@ -184,10 +184,10 @@ func (n *Now) Wrong() (wrong []string) {
 			say("is not ready: %s.%s", strings.TrimSuffix(why, "."), meanwhile[check])
 		}
 		if n := h.UnreadableSubscriptions; n > 0 {
-			say("continues without %s: what is stored of them cannot be read. Its log names them (subscription_unreadable).", quantity.Count(n, "subscription", "subscriptions"))
+			say("continues without %s that it cannot read. Its log says which (subscription_unreadable).", quantity.Count(n, "subscription", "subscriptions"))
 		}
 		if n := h.UnreadableTopics; n > 0 {
-			say("continues without %s: what is stored of them cannot be read. Its log names them (topic_unreadable).", quantity.Count(n, "topic", "topics"))
+			say("continues without %s that it cannot read. Its log says which (topic_unreadable).", quantity.Count(n, "topic", "topics"))
 		}
 		if h.AsOf.IsZero() {
 			say("is alive, but has not reported how it is.")

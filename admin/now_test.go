@@ -24,8 +24,8 @@ func TestWrong(t *testing.T) {
 		"silent":      {HubNow{}, nil, []string{"Hub h is alive, but has not reported how it is."}},
 		"much kept":   {HubNow{AsOf: at, Journal: &JournalNow{Bytes: 99, Limit: 100}}, nil, []string{"Hub h retains 99 B of the 100 B that its topics may: the oldest notifications are about to go."}},
 		"unreadable": {HubNow{AsOf: at, UnreadableSubscriptions: 2, UnreadableTopics: 1}, nil, []string{
-			"Hub h continues without 2 subscriptions: what is stored of them cannot be read. Its log names them (subscription_unreadable).",
-			"Hub h continues without 1 topic: what is stored of them cannot be read. Its log names them (topic_unreadable).",
+			"Hub h continues without 2 subscriptions that it cannot read. Its log says which (subscription_unreadable).",
+			"Hub h continues without 1 topic that it cannot read. Its log says which (topic_unreadable).",
 		}},
 		"kept":    {HubNow{AsOf: at, Journal: &JournalNow{Bytes: 50, Limit: 100}}, nil, nil},
 		"failing": {HubNow{AsOf: at, Active: 99999, Failing: 1, PassedOver: 2}, nil, []string{"1 subscription fails, of 100,000; the hub tries again.", "In the last hour 2 deliveries were given up. Each is a gap, which the page of its subscription names."}},

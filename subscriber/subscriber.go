@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
@@ -112,7 +111,7 @@ func (s *Subscriber) Close() (err error) {
 // stream or polls, if there is a Callback at which the hub can verify that. It may be called once.
 // An error says that the Subscriber was closed before.
 func (s *Subscriber) Run(ctx context.Context) error {
-	if err := s.inbox.db.View(func(*boltfile.Tx) error { return nil }); errors.Is(err, errClosed) {
+	if err := s.inbox.db.Closed(); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup

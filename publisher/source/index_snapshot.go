@@ -2,7 +2,6 @@ package source
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -40,7 +39,7 @@ type Snapshot struct {
 // Snapshot returns the index as it is now. Before the first scan is finished, the error is
 // ErrNoBaseline.
 func (x *Index) Snapshot() (*Snapshot, error) {
-	if err := x.db.View(func(*boltfile.Tx) error { return nil }); errors.Is(err, ErrClosed) {
+	if err := x.db.Closed(); err != nil {
 		return nil, err
 	}
 	if !x.Ready() {

@@ -1,6 +1,7 @@
 package embedstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,12 @@ func (s *Store) Space() (free, least int64, ok bool) {
 }
 
 // Room implements subscriptions.Space.
-func (r *records) Room(ctx context.Context) error { return errors.Join(ctx.Err(), r.folder.room(0)) }
+func (r *records) Room(ctx context.Context) error {
+	if err := cmp.Or(ctx.Err(), r.folder.db.Closed()); err != nil {
+		return err
+	}
+	return r.folder.room(0)
+}
 
 // room returns an error that wraps journal.ErrFull if size more bytes would leave less than MinFree on
 // the disk.

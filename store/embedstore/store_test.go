@@ -265,7 +265,7 @@ func TestClosedStore(t *testing.T) {
 	}
 	_, headErr := s.Head(t.Context(), topic)
 	_, appendErr := s.Append(t.Context(), start, topic, journal.Entry{}, "")
-	for what, err := range map[string]error{"Ready": s.Ready(t.Context()), "Head": headErr, "Append": appendErr} {
+	for what, err := range map[string]error{"Ready": s.Ready(t.Context()), "Room": s.Room(t.Context()), "Head": headErr, "Append": appendErr} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}

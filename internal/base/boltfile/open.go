@@ -350,6 +350,14 @@ func (d *DB) Ready() error {
 	return d.unavailable()
 }
 
+// Closed returns Options.Closed after Close, and nil before it.
+func (d *DB) Closed() error {
+	if d.closing() {
+		return d.o.Closed
+	}
+	return nil
+}
+
 // Trouble returns why the last write failed, nil if it did not.
 func (d *DB) Trouble() error {
 	if err := d.trouble.Load(); err != nil {

@@ -88,24 +88,14 @@ func Import(ctx context.Context, cfg config.Config, log *zap.Logger, file io.Rea
 		return Imported{}, err
 	}
 	s, err := openWhole(ctx, &cfg, storeOptions{log: log, existing: o.DryRun, keys: keys, reads: o.DryRun})
-	if o.DryRun && errors.Is(err, ErrNoStore) {
-		return importIntoNothing(ctx, log, file, o)
+	if o.DryRun && errors.Is(err, ErrNoStore) { // so that none is made there
+		var dir string
+		if dir, err = os.MkdirTemp("", "rshub-import-"); err != nil {
+			return Imported{}, err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		s, err = openWhole(ctx, &config.Config{DataDir: dir}, storeOptions{log: log, keys: keys, reads: true})
 	}
-	if err != nil {
-		return Imported{}, err
-	}
-	done, err := transfer.Import(ctx, file, s, o)
-	return done, errors.Join(err, s.Close())
-}
-
-// importIntoNothing is a dry run where there is no store yet. It makes none there.
-func importIntoNothing(ctx context.Context, log *zap.Logger, file io.Reader, o ImportOptions) (_ Imported, err error) {
-	dir, err := os.MkdirTemp("", "rshub-import-")
-	if err != nil {
-		return Imported{}, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := openWhole(ctx, &config.Config{DataDir: dir}, storeOptions{log: log, keys: o.Keys, reads: true})
 	if err != nil {
 		return Imported{}, err
 	}
