@@ -257,7 +257,7 @@ func FuzzNames(f *testing.F) {
 
 // FuzzMapPath maps any address to a path that does not leave the copy.
 func FuzzMapPath(f *testing.F) {
-	for _, s := range []string{"http://h/a", "http://h/../../x", "http://.rssub/x", "http://../x", "http://h:80/%2e%2e/", "http://[::1]/a?b", "x", "http://h/a#b", "http://h/\\..\\x"} {
+	for _, s := range []string{"http://h/a", "http://h/../../x", "http://.rssub/x", "http://../x", "http://h:80/%2e%2e/", "http://[::1]/a?b", "x", "http://h/a#b", "http://h/\\..\\x", "http://" + strings.Repeat("h", 256) + "/a", strings.Repeat("s", 256) + "://h/a"} {
 		f.Add(s)
 	}
 	c := &tree{roots: []Root{{URL: "http://h/a/", Dir: "."}}}

@@ -86,7 +86,7 @@ func (n naming) hostDir(scheme, host string) string {
 	if scheme != "https" && scheme != "http" {
 		name = scheme + "_" + name
 	}
-	return n.escape(name)
+	return shorten(n.escape(name))
 }
 
 // preferredPath returns the path of a URL, unless something else has that path.
