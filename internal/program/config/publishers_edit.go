@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/rshub/rshub/internal/base/yamlfile"
 
@@ -207,6 +208,8 @@ func publishersNode(path string) (doc, root *yaml.Node, err error) {
 		doc.HeadComment = publishersHead
 	case err != nil:
 		return nil, nil, err
+	case !utf8.Valid(data): // YAML may be UTF-16, too
+		return nil, nil, fmt.Errorf("%w: %s is not UTF-8; save it as UTF-8", ErrRefusedChange, path)
 	default:
 		if err := yaml.Unmarshal(data, doc); err != nil {
 			return nil, nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
@@ -214,7 +217,7 @@ func publishersNode(path string) (doc, root *yaml.Node, err error) {
 	}
 	if doc.Kind == 0 { // the file is empty, or has only comments
 		if doc.HeadComment == "" {
-			doc.HeadComment = strings.TrimSpace(string(data))
+			doc.HeadComment = strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 		}
 		doc.Kind = yaml.DocumentNode
 	}

@@ -183,14 +183,24 @@ func TestTokenFileThatIsNotWritable(t *testing.T) {
 
 // Empty files, with and without comments, are filled.
 func TestTokenInEmptyFiles(t *testing.T) {
-	for _, text := range []string{"", "# mine\n", "publishers:\n", "publishers: []\n", "# mine\npublishers: # none yet\n", "---\n# mine\n"} {
+	for _, text := range []string{"", "# mine\n", "publishers:\n", "publishers: []\n", "# mine\npublishers: # none yet\n", "---\n# mine\n", "\ufeff# mine\n"} {
 		path := write(t, "publishers.yaml", text)
 		if err := AddToken(path, "a", []string{"*"}, nil, sumA); err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if got := readAll(t, path); strings.Contains(text, "mine") != strings.Contains(got, "# mine") {
+		if got := readAll(t, path); strings.Contains(text, "mine") != strings.Contains(got, "# mine") || strings.Contains(got, "\ufeff") {
 			t.Errorf("%q became\n%s", text, got)
+		}
+	}
+}
+
+// A file in UTF-16, which YAML may be too, stays as it is.
+func TestTokenFileInUTF16(t *testing.T) {
+	for _, text := range []string{"\xfe\xff", "\xff\xfe#\x00m\x00\n\x00"} {
+		path := write(t, "publishers.yaml", text)
+		if err := AddToken(path, "a", []string{"*"}, nil, sumA); !errors.Is(err, ErrRefusedChange) || readAll(t, path) != text {
+			t.Errorf("%q: %v, and the file has %q", text, err, readAll(t, path))
 		}
 	}
 }
