@@ -124,8 +124,8 @@ type Recorder interface {
 // Watcher reports which topics changed.
 type Watcher interface {
 	// Changes returns the topics of a partition that got an entry since the
-	// counter value since, and the value to ask with next time. Asked with 0 it
-	// returns all topics of the partition.
+	// counter value since, and the value to ask with next time. With 0 it returns all topics of
+	// the partition. It leaves out heads that cannot be read, as Trimmer.Topics does.
 	Changes(ctx context.Context, partition int, since uint64) (topics []string, next uint64, err error)
 	// Hints has f called with a hint of each topic that gets an entry, at once, until ctx ends. The goroutines
 	// that store entries call f, several at once, so it must not wait. Hints may be lost; Changes never are.

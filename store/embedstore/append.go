@@ -79,7 +79,7 @@ func (t *topics) Interval(ctx context.Context, topic string, from, until time.Ti
 		err = scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
 			if journal.Unreadable(err) {
-				return true, nil // one that is forgotten
+				return true, nil // a damaged interval counts as forgotten
 			}
 			if err == nil && i.From.Equal(from) && i.Until.Equal(until) && i.Position > found.Position {
 				found = i

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -319,6 +320,32 @@ func TestDamagedTopicIsLeftOut(t *testing.T) {
 		})
 	}
 	storetest.RunLeftOut(t, s, told, damage, func() { s.folder.unreadableTopic = nil })
+}
+
+// A remembered interval that cannot be read counts as forgotten, and the others can still be read.
+func TestDamagedIntervalIsForgotten(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: -1})
+	publish := func(from time.Time, ifHead journal.Version) journal.Entry {
+		e, err := s.Append(t.Context(), start, topic, journal.Entry{Kind: journal.KindChange, From: from, Until: from.Add(time.Hour)}, ifHead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first := publish(start, "")
+	second := publish(first.Until, first.Nonce.Version())
+	if err := s.folder.db.Update(func(tx *boltfile.Tx) error {
+		return tx.Bucket(bucketIntervals).Put(append(keyOf(journal.TopicID(topic)), 0), []byte{3, 1})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Interval(t.Context(), topic, first.From, first.Until); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("the damaged interval: %v", err)
+	}
+	all, err := s.Intervals(t.Context(), topic)
+	if err != nil || len(all) != 1 || all[0].ID != second.ID {
+		t.Errorf("%d intervals, %v", len(all), err)
+	}
 }
 
 // A damaged page of the database fails only the calls that read it.

@@ -17,6 +17,9 @@ func (t *topics) Intervals(ctx context.Context, topic string) ([]journal.Interva
 		key := keyOf(journal.TopicID(topic))
 		err = scan(tx.Bucket(bucketIntervals), key, key, func(_, v []byte) (bool, error) {
 			i, err := journal.UnpackInterval(v)
+			if journal.Unreadable(err) {
+				return true, nil // a damaged interval counts as forgotten
+			}
 			found = append(found, i)
 			return true, err
 		})

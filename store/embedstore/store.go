@@ -41,8 +41,8 @@ type Options struct {
 	// Unreadable is called with each record that List leaves out because it cannot be read: it
 	// is damaged, or a newer version wrote it. It must not block. Nil: List fails.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is called with the id of each topic that Topics or PingRecords leave out,
-	// for the same reasons. It must not block. Nil: they fail.
+	// UnreadableTopic is called with the id of each topic that Topics, PingRecords or Changes leave
+	// out, for the same reasons. It must not block. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
 }
 

@@ -104,8 +104,11 @@ func (t *topics) Changes(ctx context.Context, partition int, since uint64) (topi
 		b := tx.Bucket(bucketHeads)
 		collect := func(k, v []byte) (bool, error) {
 			h, err := openHead(k, v)
+			if err != nil {
+				return true, leaveOut(t.folder.unreadableTopic, k, err)
+			}
 			topics = append(topics, h.Topic)
-			return true, err
+			return true, nil
 		}
 		if all {
 			prefix := prefixOf(partition)

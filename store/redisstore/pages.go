@@ -71,15 +71,22 @@ func (c *conn) list(ctx context.Context, hashes []string, ids []uuid.UUID, limit
 			if accepted {
 				limit--
 			}
-			switch {
-			case err == nil:
-			case unreadable == nil:
-				return err
-			default:
-				unreadable(id, err)
+			if err != nil {
+				if err := leaveOut(unreadable, id, err); err != nil {
+					return err
+				}
 			}
 		}
 	}
+	return nil
+}
+
+// leaveOut reports that a value cannot be read. Where nothing receives reports, it returns the error.
+func leaveOut(report func(uuid.UUID, error), id uuid.UUID, why error) error {
+	if report == nil {
+		return why
+	}
+	report(id, why)
 	return nil
 }
 

@@ -47,8 +47,8 @@ type Options struct {
 	// cannot read it: it is damaged, or a newer version wrote it. It must not wait. Nil:
 	// they fail.
 	Unreadable func(id uuid.UUID, why error)
-	// UnreadableTopic is called with the id of each topic that Topics and PingRecords leave
-	// out for the same reasons. It must not wait. Nil: they fail.
+	// UnreadableTopic is called with the id of each topic that Topics, PingRecords and Changes
+	// leave out for the same reasons. It must not wait. Nil: they fail.
 	UnreadableTopic func(id uuid.UUID, why error)
 	// Lease is how long a hub without a heartbeat still counts. Until then its shards wait. If
 	// Redis may have lost something that the hub knows, publishes wait too. Zero: there are
@@ -240,9 +240,9 @@ func assemble(c *conn, found Found, o Options) *Store {
 	memory := &memory{conn: c}
 	histories := newHistories()
 	heads := newHeads(c, checks, histories)
-	watcher := newWatcher(c, histories)
 	reader := &reader{conn: c, heads: heads, histories: histories, visitor: o.Visitor}
 	lister := &lister{conn: c, unreadable: o.UnreadableTopic}
+	watcher := newWatcher(c, histories, lister)
 	records := &records{conn: c, checks: checks, memory: memory, sealing: o.Keys, reads: o.Reads, unreadable: o.Unreadable}
 	hubs := &hubs{}
 	appender := &appender{conn: c, checks: checks, memory: memory, deadlines: newDeadlines(), heads: heads, histories: histories, watcher: watcher}

@@ -20,8 +20,8 @@ import (
 //
 //	KEYS    1 changes, 2 heads
 //	ARGV    1 since, in microseconds, 2 most changes that are kept
-//	returns time to ask with next; then the head records of the topics that got an entry,
-//	        or those of all topics if that is not known
+//	returns time to ask with next; then topic and head record of each topic that got an
+//	        entry, or of all topics if that is not known
 var changesScript = newScript(reads, `
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
 local since, next, known = tonumber(ARGV[1]), tonumber(last[2] or 0), false
@@ -31,10 +31,11 @@ if since > 0 and since <= next then
 end
 local out = {string.format('%.0f', next)}
 if not known then
-  for _, head in ipairs(redis.call('HVALS', KEYS[2])) do out[#out + 1] = head end
+  for _, v in ipairs(redis.call('HGETALL', KEYS[2])) do out[#out + 1] = v end
   return out
 end
 for _, topic in ipairs(redis.call('ZRANGE', KEYS[1], '(' .. ARGV[1], '+inf', 'BYSCORE')) do
+  out[#out + 1] = topic
   out[#out + 1] = redis.call('HGET', KEYS[2], topic) or ''
 end
 return out
@@ -54,10 +55,13 @@ func (w *watcher) Changes(ctx context.Context, partition int, since uint64) (top
 	if next, err = strconv.ParseUint(v[0], 10, 64); err != nil {
 		return nil, 0, fmt.Errorf("the changes of partition %d: %w", partition, err)
 	}
-	for _, raw := range v[1:] {
-		h, err := openHead(raw, "")
+	for pair := range slices.Chunk(v[1:], 2) {
+		h, err := openHead(pair[1], "")
 		if err != nil {
-			return nil, 0, fmt.Errorf("a topic of partition %d: %w", partition, err)
+			if err := leaveOut(w.lister.unreadable, idOf(pair[0]), err); err != nil {
+				return nil, 0, fmt.Errorf("a topic of partition %d: %w", partition, err)
+			}
+			continue
 		}
 		if h.Topic != "" {
 			topics = append(topics, h.Topic)
@@ -73,7 +77,8 @@ const senderSize = 8
 type watcher struct {
 	conn      *conn
 	histories *histories
-	sender    string // begins the hints of this store, so that it recognises its own
+	lister    *lister // for its unreadable
+	sender    string  // begins the hints of this store, so that it recognises its own
 
 	hints journal.Broadcast // to the listeners in this process
 	// wanted is closed by the first call of Hints.
@@ -81,9 +86,9 @@ type watcher struct {
 	begin  sync.Once
 }
 
-func newWatcher(c *conn, histories *histories) *watcher {
+func newWatcher(c *conn, histories *histories, l *lister) *watcher {
 	sender := binary.BigEndian.AppendUint64(nil, journal.Random())
-	return &watcher{conn: c, histories: histories, sender: string(sender), wanted: make(chan struct{})}
+	return &watcher{conn: c, histories: histories, lister: l, sender: string(sender), wanted: make(chan struct{})}
 }
 
 // message returns the hint about a topic for other hubs.

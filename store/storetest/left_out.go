@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -8,9 +9,9 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// RunLeftOut checks a topic whose head and ping record cannot be read. They hide no other topic
-// where the store reports damage, to reported. Elsewhere they are an error. Function damage damages
-// both, and silence ends the reports.
+// RunLeftOut checks a topic whose head and ping record cannot be read. A store that reports damage, to
+// reported, leaves them out of its lists and changes. A store that does not returns an error. The function
+// damage damages both, and silence ends the reports.
 func RunLeftOut(t *testing.T, s Store, reported map[uuid.UUID]error, damage func(partition int, id uuid.UUID) error, silence func()) {
 	const partition = 7
 	k := &kit{T: t, h: &Harness{Store: s}}
@@ -38,8 +39,17 @@ func RunLeftOut(t *testing.T, s Store, reported map[uuid.UUID]error, damage func
 	heads, pings, err := list()
 	k.expect(heads == 4 && pings == 4 && err == nil && len(reported) == 1, "%d heads and %d ping records, %v, reported: %v", heads, pings, err, reported)
 	k.fails(reported[bad], journal.ErrPacked, "the report about %s", topics[0])
+	clear(reported)
+	changed, since := k.changes(partition, 0)
+	k.expect(len(changed) == 4 && !slices.Contains(changed, topics[0]), "changed: %v", changed)
+	k.fails(reported[bad], journal.ErrPacked, "the report of Changes about %s", topics[0])
+	k.fill(topics[1], 2)
+	changed, _ = k.changes(partition, since)
+	k.same("changed since", changed, topics[1:2])
 	silence()
 	_, _, err = list()
 	k.fails(err, journal.ErrPacked, "with nothing to report to")
+	_, _, err = s.Changes(t.Context(), partition, 0)
+	k.fails(err, journal.ErrPacked, "Changes with nothing to report to")
 	k.ok(s.Ping(t.Context(), start, []string{topics[1], topics[0], topicName + "new"}), "pings beside a damaged ping record")
 }
