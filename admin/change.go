@@ -132,7 +132,7 @@ func (a *topicCalls) resetTopic(r *http.Request) (any, zap.Field, error) {
 	what = zap.String("topic", t.head.Topic)
 	// A topic without notifications may start anywhere, with any kind: it needs no reset.
 	for range maxResets {
-		if t.head.Version == "" || t.head.Reset && t.head.Kind == "" || t.head.Forgotten() {
+		if t.head.Version == "" || t.head.Reset && t.head.Kind == "" || t.head.IsTombstone() {
 			return a.topic(t), what, nil
 		}
 		switch err := a.Topics.Reset(r.Context(), t.head.Topic, t.head.Version); {

@@ -37,7 +37,7 @@ func (a *topicCalls) listTopics(w http.ResponseWriter, r *http.Request) error {
 }
 
 // gone reports whether only a tombstone is left of the topic, and no ping came since.
-func (t topicState) gone() bool { return t.head.Forgotten() && t.ping == nil }
+func (t topicState) gone() bool { return t.head.IsTombstone() && t.ping == nil }
 
 // shown yields the states without those of topics that are gone.
 func shown(states iter.Seq2[topicState, error]) iter.Seq2[topicState, error] {
@@ -145,7 +145,7 @@ func before(id uuid.UUID) uuid.UUID {
 
 func (a *topicCalls) topic(of topicState) Topic {
 	h := of.head
-	if h.Forgotten() { // it was pinged since
+	if h.IsTombstone() { // it was pinged since
 		h = journal.Head{Topic: h.Topic}
 	}
 	t := Topic{

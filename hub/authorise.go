@@ -29,7 +29,7 @@ func (h *Handler) authorise(ctx context.Context, p *publication) error {
 // publisher with a credential; either may be empty. Requests for an established topic, or
 // for a publisher with a credential, may use the reserve.
 func asking(ctx context.Context, requester uint64, topic string, head journal.Head, publisher string) context.Context {
-	a := egress.Asker{Requester: requester, Established: established(head)}
+	a := egress.Asker{Requester: requester, Established: head.Established()}
 	if a.Established || publisher != "" {
 		a.Reserve = topic
 	}

@@ -144,19 +144,16 @@ func forgetOld(ctx context.Context, o *Options, m journal.PingRecord, now time.T
 		return nil
 	}
 	head, err := o.Journal.Head(ctx, m.Topic)
-	if err != nil || established(head) {
+	if err != nil || head.Established() {
 		return err
 	}
 	return o.Pings.DeletePingRecord(ctx, m)
 }
 
-// established reports whether a topic is in the journal.
-func established(head journal.Head) bool { return head.Version != "" && !head.Forgotten() }
-
 // isKnown asks the store whether a topic is established; false if the store fails.
 func isKnown(ctx context.Context, o *Options, topic string) bool {
 	head, err := o.Journal.Head(ctx, topic)
-	return err == nil && established(head)
+	return err == nil && head.Established()
 }
 
 // storeFailed starts no fetch for a while, because the store cannot say what to fetch, or
@@ -191,7 +188,7 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 		h.storeFailed(ctx, err)
 		return next{keep: true}
 	}
-	if established(head) && !j.known {
+	if head.Established() && !j.known {
 		return next{keep: true, known: true} // in its own turn
 	}
 	start := time.Now()

@@ -23,8 +23,9 @@ func NewVersion() Version { return Nonce(Random()).Version() }
 // Version is that of the head whose newest entry has this nonce.
 func (n Nonce) Version() Version { return Version(strconv.FormatUint(uint64(n), 36)) }
 
-// Received returns e as a store in which its topic is in a partition received it at now:
-// with an ID, a Nonce and the Size of its Body. Head.Place gives it its place.
+// Received returns e with the fields that a store sets when it receives e at now: the
+// time, a Nonce, the Size of the Body, and an ID that has the partition of the topic.
+// Head.Place sets the others.
 func (e Entry) Received(now time.Time, partition int) (Entry, error) {
 	var err error
 	if e.ID, err = NewID(now, partition); err != nil {
@@ -69,15 +70,15 @@ func (h Head) Append(e Entry) Head {
 	return h
 }
 
-// Forget returns the head of a topic after a Reset, under the version v.
-func (h Head) Forget(v Version) Head {
+// AfterReset returns the head of a topic after a Reset, under the version v.
+func (h Head) AfterReset(v Version) Head {
 	h.Reset, h.Kind, h.Version = true, "", v
 	h.Epoch++
 	return h
 }
 
-// Deletes reports whether the cut deletes the oldest entry of a topic, which was
-// received at a time and of which retained bytes of bodies are left.
+// Deletes reports whether the cut deletes the oldest entry of a topic. Received is when
+// the hub received it, and retained is how many bytes of bodies the topic has.
 func (c Cut) Deletes(received time.Time, retained int64) bool {
 	return received.Before(c.Before) || // never before the zero time
 		c.KeepBytes >= 0 && retained > c.KeepBytes

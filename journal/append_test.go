@@ -37,7 +37,7 @@ func TestHeadGoesOnWithEachEntry(t *testing.T) {
 	if h := before.Append(e); !h.Reset || !h.Until.IsZero() || len(h.Gaps) != 0 {
 		t.Errorf("after an entry without an interval: %+v", h)
 	}
-	if h := want.Forget("new"); !h.Reset || h.Kind != "" || h.Version != "new" || h.Epoch != 4 || h.Until != want.Until || h.Entries != want.Entries {
+	if h := want.AfterReset("new"); !h.Reset || h.Kind != "" || h.Version != "new" || h.Epoch != 4 || h.Until != want.Until || h.Entries != want.Entries {
 		t.Errorf("after a reset: %+v", h)
 	}
 }

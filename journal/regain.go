@@ -2,27 +2,27 @@ package journal
 
 import "time"
 
-// Sight is what somebody remembers of the head of a topic, so that a head that went
-// back or vanished can be told from one that never was.
+// Sight is what a hub remembers of the head of a topic. With it the hub notices that the
+// store lost entries: the head went back, or vanished.
 type Sight struct {
 	Topic string
 	Epoch uint64
-	Kind  Kind // empty where only subscriptions tell of the topic, of a tombstone, and after a reset
-	// From and Until are those of the head: the newest timed entry's. A head that came
-	// back has no From.
+	Kind  Kind // empty if only subscriptions show the topic, of a tombstone, and after a reset
+	// From and Until are those of the head: the interval of the newest timed entry. A head
+	// that was restored without entries has no From.
 	From, Until            time.Time
 	Last, Trimmed, Removed Anchor
 	Gaps                   []Gap
-	// Open says that the next notification may start anywhere, and Reset that it may
-	// since an operator said so.
+	// Open says that the next notification may start anywhere, and Reset that this is so
+	// because the operator reset the topic.
 	Open, Reset bool
-	// Since is where the first entry of the epoch began, and Begin the entry before
-	// it; a zero Since: that was not seen.
+	// Since is where the interval of the first entry of the epoch began, and Begin is the
+	// entry before it. A zero Since: unknown.
 	Since time.Time
 	Begin Anchor
 }
 
-// Sight returns what there is to remember of h, given what was remembered before.
+// Sight returns what to remember of h, given what was remembered before.
 func (h Head) Sight(before Sight) Sight {
 	s := Sight{
 		Topic: h.Topic, Epoch: h.Epoch, Kind: h.Kind, From: h.From, Until: h.Until,
@@ -34,7 +34,7 @@ func (h Head) Sight(before Sight) Sight {
 	case h.Last.Seq == 1 && !h.From.IsZero():
 		s.Since = h.From
 	case h.Last.Seq == 0:
-		s.Since = h.Until // it came back without entries
+		s.Since = h.Until // it was restored without entries
 	case same && before.Open && h.Last.Seq == before.Last.Seq+1:
 		s.Since, s.Begin = h.From, before.Last
 	case same && before.Begin.Seq <= h.Last.Seq:
@@ -46,20 +46,20 @@ func (h Head) Sight(before Sight) Sight {
 // open reports whether the next notification may start anywhere.
 func (h Head) open() bool { return h.Reset || h.Until.IsZero() }
 
-// forgotten is Head.Forgotten.
-func (s Sight) forgotten() bool { return s.Removed.Position > 0 && s.Removed == s.Last }
+// isTombstone is Head.IsTombstone.
+func (s Sight) isTombstone() bool { return s.Removed.Position > 0 && s.Removed == s.Last }
 
-// None reports whether there is nothing to remember: the topic has no head.
+// None reports whether there is nothing to remember, because the topic has no head.
 func (s Sight) None() bool {
 	return s.Last.Position == 0 && s.Until.IsZero() && s.Epoch == 0 && len(s.Gaps) == 0
 }
 
-// Hearsay reports whether s tells no more of a topic than how far its subscriptions
-// are, or that it was removed.
-func (s Sight) Hearsay() bool { return s.Kind == "" && !s.Reset }
+// WithoutHead reports whether s says no more about a topic than how far its subscriptions
+// got, or that it was removed.
+func (s Sight) WithoutHead() bool { return s.Kind == "" && !s.Reset }
 
-// Behind reports whether h is not a later state of s: a head that lost entries, though
-// others may stand there by now, or one that was read before s was.
+// Behind reports whether h is neither s nor a later state of it. Either the store lost
+// entries, and others may be in their place by now, or h was read before s.
 func (h Head) Behind(s Sight) bool {
 	switch {
 	case h.Epoch != s.Epoch:
@@ -72,27 +72,27 @@ func (h Head) Behind(s Sight) bool {
 	return h.Last.Seq < s.Last.Seq
 }
 
-// Reached says how far subscriptions of a topic got: the least and the greatest of
+// Reached says how far the subscriptions of a topic got: the least and the greatest of
 // their cursors.
 type Reached struct {
 	Topic           string
 	Least, Greatest Anchor
 }
 
-// Regain returns the head of a topic after the store lost the entry s.Last, the gap
-// that this left, and whether that is news. It is pure. Nobody may append before all
-// who remember the topic did the same; their results join in any order. R are the
-// subscriptions of the topic that the caller knows; nil: none. Four things can happen:
+// Regain returns the head to store after the store lost the entry s.Last, the gap that
+// the loss leaves, and whether there is anything new to store. It is pure. No hub may
+// append to the topic before every hub that remembers it has stored what Regain returned
+// to it, in any order. R has the subscriptions of the topic that the caller knows; nil:
+// none. Four things can happen:
 //
-//   - the topic was made to forget since (h.Epoch is greater): nothing is lost;
-//   - the head went back: it stays there, and gets the gap, and the kind that the
-//     topic had. A reset or a removal that was lost has to be made again;
-//   - the head vanished: it comes back without entries. It ends where the next
-//     notification has to start so that none of the subscriptions misses anything,
-//     and where the last interval began at the latest, so that the Source learns of
-//     the loss;
-//   - the head came back in this way already, and ends too late for these
-//     subscriptions: it goes further back.
+//   - the topic was reset or removed since (h.Epoch is greater): nothing is lost;
+//   - the head went back: it stays there. It gets the gap, and the kind that the topic
+//     had. The operator has to repeat a reset or a removal that was lost;
+//   - the head vanished: it is restored without entries. Its Until is where the next
+//     notification has to start so that no subscription misses anything. That is no
+//     later than where the last interval began, so that the Source learns of the loss;
+//   - the head was already restored in this way, and its Until is too late for these
+//     subscriptions: it gets an earlier one.
 func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, news bool) {
 	if h.Epoch > s.Epoch || s.None() {
 		return h, Gap{}, false
@@ -105,7 +105,7 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 	from := h.Last
 	empty := h.Entries == 0 && h.Last.Position == h.Trimmed.Position
 	switch {
-	case h.Version == "", empty && base.Position < h.Last.Position, empty && older && s.forgotten():
+	case h.Version == "", empty && base.Position < h.Last.Position, empty && older && s.isTombstone():
 		next.Topic, next.Removed = s.Topic, s.Removed
 		if older {
 			next.Kind = s.Kind
@@ -113,17 +113,17 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 		next.From, next.Until, next.Last, next.Trimmed = time.Time{}, until, base, base
 		next.Reset = s.Reset
 		switch {
-		case s.forgotten(): // so what was lost of it is no loss
+		case s.isTombstone(): // an operator removed it, so none of this is a loss
 			next.Gaps = nil
-		case s.Open && h.Version != "" && !older && !h.open(): // somebody knows what it took then
+		case s.Open && h.Version != "" && !older && !h.open(): // another hub knows what was accepted then
 			next.Until, next.Reset = h.Until, false
 		}
 		from, news = base, true
 	case empty && older && s.Reset && h.Last.Position <= s.Last.Position:
 		next.Reset, next.Kind = true, s.Kind
-	case h.Last.Position >= s.Last.Position: // it went on from further back
+	case h.Last.Position >= s.Last.Position: // it continued from an earlier entry
 		from = s.before()
-	case !s.Open && (h.open() || empty && h.From.IsZero()): // the first that it took then is lost
+	case !s.Open && (h.open() || empty && h.From.IsZero()): // the first entry after that is lost
 		if base.Position < h.Last.Position {
 			_, until = s.base(nil)
 		}
@@ -152,8 +152,7 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 	return next, gap, news
 }
 
-// Recall returns h with the gaps that are remembered of it and that it lost, and
-// whether there were any.
+// Recall returns h with the gaps of s that it lost, and whether there are any.
 func (h Head) Recall(s Sight) (next Head, news bool) {
 	for _, g := range s.Gaps {
 		lost := true
@@ -172,10 +171,10 @@ func (h Head) Recall(s Sight) (next Head, news bool) {
 	return h, news
 }
 
-// before is the anchor of the entry before s.Last, as far as it is known.
+// before returns the anchor of the entry before s.Last, as far as it is known.
 func (s Sight) before() Anchor {
 	if s.From.IsZero() && !s.Open {
-		return s.Last // it came back without entries, or subscriptions alone tell of it
+		return s.Last // it was restored without entries, or only subscriptions show the topic
 	}
 	a := Anchor{Position: s.Last.Position - 1, Seq: s.Last.Seq - min(1, s.Last.Seq), Until: s.From}
 	if a.Seq == 0 {
@@ -187,10 +186,10 @@ func (s Sight) before() Anchor {
 	return a
 }
 
-// base is the entry that a vanished topic goes on after, and where the next one has
-// to start; zero: anywhere. What was trimmed is not asked for again. A topic of a
-// few entries begins anew: its subscriptions may be at its beginning, and sending
-// all of it again costs little.
+// base returns the entry after which a vanished topic continues, and where the next
+// interval has to start; zero: anywhere. The Source need not send again what was trimmed.
+// A topic of a few entries begins anew: its subscriptions may be at its beginning, and
+// sending all of it again costs little.
 func (s Sight) base(r *Reached) (base Anchor, until time.Time) {
 	begin := s.Begin
 	begin.Until = s.Since
@@ -198,8 +197,8 @@ func (s Sight) base(r *Reached) (base Anchor, until time.Time) {
 	switch base = s.before(); {
 	case young, r != nil && r.Least.Position <= begin.Position && !s.Since.IsZero():
 		base = begin
-	case r != nil && r.Least.Position > 0 && (r.Least.Position < base.Position || s.Hearsay()):
-		base = r.Least // where nothing else is known, that may be the end
+	case r != nil && r.Least.Position > 0 && (r.Least.Position < base.Position || s.WithoutHead()):
+		base = r.Least // if nothing else is known, this may be the newest entry
 	}
 	if base.Position < s.Trimmed.Position {
 		base = s.Trimmed

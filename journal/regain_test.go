@@ -139,7 +139,7 @@ func TestRegainOfARemovedTopic(t *testing.T) {
 	other.Version = "v"
 	for name, had := range map[string]Head{"first": had, "after another": other} {
 		next, gap, news := had.Regain(s, nil, at(500))
-		if !news || !next.Forgotten() || next.Epoch != 1 || next.Last != tombstone.Last || len(next.Gaps) != 0 || gap.Count != 0 {
+		if !news || !next.IsTombstone() || next.Epoch != 1 || next.Last != tombstone.Last || len(next.Gaps) != 0 || gap.Count != 0 {
 			t.Errorf("%s: %+v", name, next)
 		}
 	}
@@ -174,10 +174,10 @@ func TestRegainKeepsTheKind(t *testing.T) {
 			t.Errorf("%s: %q, and again %q", name, next.Kind, again.Kind)
 		}
 	}
-	if s := reset.Sight(Sight{}); s.Hearsay() {
+	if s := reset.Sight(Sight{}); s.WithoutHead() {
 		t.Error("a reset topic passes for one of which only subscriptions tell")
 	}
-	if s := headAt(3, 3).Tombstone().Sight(Sight{}); !s.Hearsay() {
+	if s := headAt(3, 3).Tombstone().Sight(Sight{}); !s.WithoutHead() {
 		t.Error("a removed topic passes for one that is there")
 	}
 }

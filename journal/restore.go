@@ -33,7 +33,7 @@ type Restorer interface {
 func Restored(stored, h Head) (Head, bool, error) {
 	switch {
 	case stored.Version == "", stored.Entries == 0 && stored.Last.Position < h.Last.Position,
-		stored.Forgotten() && !h.Forgotten() && stored.Last == h.Last:
+		stored.IsTombstone() && !h.IsTombstone() && stored.Last == h.Last:
 		h.Version, h.Epoch = "", max(h.Epoch, stored.Epoch)
 		if h.Entries == 0 {
 			h.Trimmed, h.Bytes = h.Last, 0
@@ -49,7 +49,7 @@ func Restored(stored, h Head) (Head, bool, error) {
 // Refillable returns ErrHeadMoved if Refill must not store entries from a position on,
 // because of the head that is stored.
 func Refillable(stored Head, from Position) error {
-	if stored.Version == "" || stored.Entries == 0 && (stored.Last.Position < from || stored.Forgotten()) {
+	if stored.Version == "" || stored.Entries == 0 && (stored.Last.Position < from || stored.IsTombstone()) {
 		return nil
 	}
 	return ErrHeadMoved

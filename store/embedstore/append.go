@@ -185,7 +185,7 @@ func (t *topics) Reset(ctx context.Context, topic string, ifHead journal.Version
 		if err != nil || h.Version == "" {
 			return err
 		}
-		h.Head = h.Forget(journal.NewVersion())
+		h.Head = h.AfterReset(journal.NewVersion())
 		return writeHead(tx, key, h)
 	}})
 }

@@ -86,7 +86,7 @@ func (r *reconciler) compareTopic(ctx context.Context, known journal.Sight, got 
 			next, news = h.Recall(known)
 		}
 		if !news {
-			if !known.Hearsay() || h.Version != "" {
+			if !known.WithoutHead() || h.Version != "" {
 				r.heads.seen.replace(k, h.Head)
 			}
 			return nil
@@ -125,7 +125,7 @@ func (r *reconciler) isLost(ctx context.Context, k topicKeys, h journal.Head, kn
 		return true, nil
 	case h.Epoch < known.Epoch && (known.Reset || known.Kind == "") && h.Entries == 0:
 		return true, nil // another hub stored it again, and did not know that it was reset or removed
-	case known.Hearsay(): // this hub knows only its subscriptions, and they notice when they read
+	case known.WithoutHead(): // its subscriptions notice a loss when they read
 		return false, nil
 	case h.Last.Position == known.Last.Position && h.Last.Nonce == known.Last.Nonce:
 		return false, nil

@@ -221,7 +221,7 @@ func (a *appender) Reset(ctx context.Context, topic string, ifHead journal.Versi
 		if h.Version == "" {
 			return errUnchanged
 		}
-		*h = h.Forget(version)
+		*h = h.AfterReset(version)
 		return nil
 	})
 }

@@ -210,7 +210,7 @@ func TestResetAndRemovalOutliveTheirHeads(t *testing.T) {
 	if h, err := other.Head(t.Context(), reset); err != nil || !h.Reset || h.Epoch != 1 {
 		t.Errorf("reset: %+v (%v)", h, err)
 	}
-	if h, err := other.Head(t.Context(), removed); err != nil || !h.Forgotten() || len(h.Gaps) > 0 {
+	if h, err := other.Head(t.Context(), removed); err != nil || !h.IsTombstone() || len(h.Gaps) > 0 {
 		t.Errorf("removed: %+v (%v)", h, err)
 	}
 }

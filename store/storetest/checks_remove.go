@@ -116,7 +116,7 @@ var removeChecks = []Check{
 				topic, entries := k.damage(d, i)
 				k.ok(k.h.Remove(k.Context(), topic, k.head(topic).Version), "Remove of a topic with "+d.String())
 				head, last := k.head(topic), entries[2].Anchor()
-				k.expect(head.Forgotten() && head.Last == last, "%v: the head is %+v", d, head)
+				k.expect(head.IsTombstone() && head.Last == last, "%v: the head is %+v", d, head)
 				k.same(d.String()+": entries after the last", len(k.read(topic, last)), 0)
 				for _, e := range entries {
 					k.fails(find(k.Context(), k.h, e.ID).err, journal.ErrNotFound, "%v at %d: Find of entry %d", d, i, e.Seq)

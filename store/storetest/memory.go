@@ -194,7 +194,7 @@ func (m *Memory) Reset(ctx context.Context, topic string, ifHead journal.Version
 	case h.Version != ifHead:
 		return journal.ErrHeadMoved
 	case h.Version != "":
-		*h = h.Forget(m.mint(start, topic, 0).version)
+		*h = h.AfterReset(m.mint(start, topic, 0).version)
 	}
 	return nil
 }

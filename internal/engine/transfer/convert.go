@@ -62,7 +62,7 @@ func gapsOf(lines []gapLine) []journal.Gap {
 func ofTopic(h journal.Head, remembered []journal.Interval) *topicLine {
 	l := &topicLine{
 		Type: typeTopic, Topic: h.Topic, Kind: string(h.Kind), From: utc(h.From), Until: utc(h.Until), Reset: h.Reset,
-		Removed: h.Forgotten(), Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
+		Removed: h.IsTombstone(), Last: ofAnchor(h.Last), ID: h.ID, SHA256: h.SHA256, ReceivedAt: utc(h.ReceivedAt), Gaps: ofGaps(h.Gaps),
 	}
 	for _, i := range remembered {
 		if i.Position > h.Last.Position {

@@ -355,11 +355,11 @@ func TestRemovedTopicsTravel(t *testing.T) {
 	}
 	got := stateOf(t, to)
 	same(t, "what came over", got, stateOf(t, from), cmpopts.IgnoreFields(journal.Head{}, "Version", "Epoch"))
-	if head := got.Heads[h.Topic]; !head.Forgotten() || head.Last != h.Last {
+	if head := got.Heads[h.Topic]; !head.IsTombstone() || head.Last != h.Last {
 		t.Errorf("%+v", head)
 	}
 	load(t, to, earlier, transfer.ImportOptions{})
-	if head := stateOf(t, to).Heads[h.Topic]; head.Forgotten() || !head.Until.Equal(h.Until) || head.Last != h.Last {
+	if head := stateOf(t, to).Heads[h.Topic]; head.IsTombstone() || !head.Until.Equal(h.Until) || head.Last != h.Last {
 		t.Errorf("the topic that was brought back is %+v", head)
 	}
 	if told := load(t, to, file, transfer.ImportOptions{}); told.Stored != 0 || told.Partial() {

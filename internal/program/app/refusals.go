@@ -241,5 +241,5 @@ func (a *App) knowsTopic(r admin.Refused) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), knownTimeout)
 	defer cancel()
 	head, err := a.store.Head(ctx, r.Topic)
-	return err == nil && head.Version != "" && !head.Forgotten()
+	return err == nil && head.Established()
 }
