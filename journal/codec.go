@@ -171,7 +171,7 @@ type Unpacker struct {
 // the kind of value in errors.
 func NewUnpacker(what string, version byte, b []byte) *Unpacker {
 	u := &Unpacker{what: what, b: b}
-	switch v := u.Byte(); {
+	switch v := u.byte(); {
 	case u.err != nil || v == version:
 	case v > version:
 		u.err = fmt.Errorf("%w: %s: it has version %d, this program knows %d; %w", ErrPacked, what, v, version, ErrNewer)
@@ -222,8 +222,8 @@ func (u *Unpacker) next(n uint64) []byte {
 	return out
 }
 
-// Byte reads one byte.
-func (u *Unpacker) Byte() byte {
+// byte reads one byte.
+func (u *Unpacker) byte() byte {
 	if b := u.next(1); b != nil {
 		return b[0]
 	}
@@ -231,7 +231,7 @@ func (u *Unpacker) Byte() byte {
 }
 
 // Bool reads a truth value.
-func (u *Unpacker) Bool() bool { return u.Byte() != 0 }
+func (u *Unpacker) Bool() bool { return u.byte() != 0 }
 
 // Uint reads a number.
 func (u *Unpacker) Uint() uint64 {
@@ -313,7 +313,7 @@ func (u *Unpacker) Fields(fields ...any) {
 		case *[32]byte:
 			copy(v[:], u.next(32))
 		case *byte:
-			*v = u.Byte()
+			*v = u.byte()
 		case *bool:
 			*v = u.Bool()
 		case *int:

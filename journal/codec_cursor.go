@@ -76,13 +76,13 @@ func UnpackCursor(b []byte) (Cursor, error) {
 // readBytes reads a number of n bytes.
 func readBytes(u *Unpacker, n int) (v uint64) {
 	for range n {
-		v = v<<8 | uint64(u.Byte())
+		v = v<<8 | uint64(u.byte())
 	}
 	return v
 }
 
 func readShort(u *Unpacker) uint64 {
-	n := int(u.Byte())
+	n := int(u.byte())
 	if n > 8 {
 		u.Fail("a number is too large")
 		return 0

@@ -10,6 +10,7 @@
 // store answers alike.
 //
 // Data comes in from package hub, through Appender, and goes on to package
-// delivery, through Reader and Watcher. Package hub also keeps PingRecords here, of the
-// topics that it was told to fetch.
+// delivery, through Reader and Watcher. Package hub also stores here which topics were
+// pinged (Pings). Restorer moves topics between stores. Notebook and Shelf store small
+// things that all hubs share.
 package journal

@@ -25,7 +25,7 @@ type listener struct {
 	f   func(Hint)
 }
 
-// Hints is Watcher.Hints of what Send is called with.
+// Hints implements Watcher.Hints: f gets what Send is called with.
 func (b *Broadcast) Hints(ctx context.Context, f func(Hint)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *Broadcast) Send(h Hint) {
 // hintBuffer is how many topics wait for one reader of HintedTopics. Further ones are lost.
 const hintBuffer = 256
 
-// HintedTopics returns the topics of hints, for a listener that takes its time. Hints is the method of a Watcher.
+// HintedTopics returns the topics of hints, for a listener that may be slow. Hints is the method of a Watcher.
 // HintedTopics closes the channel when ctx ends.
 func HintedTopics(ctx context.Context, hints func(context.Context, func(Hint))) <-chan string {
 	topics := make(chan string, hintBuffer)

@@ -174,9 +174,9 @@ var (
 	ErrFull = errors.New("the store is full")
 )
 
-// TrimmedError says that entries after a cursor were trimmed. To is the newest
-// one that was: reading goes on after it. Reason is that of the gap: GapRetention,
-// or GapRemoved where they went with their topic.
+// TrimmedError says that entries after an anchor were trimmed. To is the newest of them:
+// continue reading after it. Reason is that of the gap: GapRetention, or GapRemoved if
+// their topic was removed.
 type TrimmedError struct {
 	To     Anchor
 	Reason string

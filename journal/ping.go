@@ -57,8 +57,8 @@ type Fetch struct {
 }
 
 // MaxPingRecords is how many topics without a head may have a ping record in one partition
-// (invariant 12): the topics of strangers, that is, of which nothing was accepted
-// yet. Those with a head are bounded by the heads.
+// (invariant 12). Nothing was accepted of these topics yet, so anyone can name them. The
+// number of the others is bounded by the heads.
 const MaxPingRecords = 128
 
 // PingRecordKeep is how long the ping record of a topic without a head is stored after its
@@ -69,16 +69,15 @@ const PingRecordKeep = 7 * 24 * time.Hour
 // head that all wait to be fetched.
 var ErrTooManyPings = errors.New("too many topics wait to be fetched")
 
-// Pings keeps the pings. It may be shared between goroutines.
+// Pings stores the ping records. It may be shared between goroutines.
 type Pings interface {
-	// Ping counts a ping for each of the topics, and is durable when it returns
-	// nil. With an error, ErrTooManyPings and ErrFull among them, the topics of
-	// one partition have all been counted or none of them, and nobody knows which
-	// partitions were; to ping again does no harm.
+	// Ping counts a ping for each of the topics, and is durable when it returns nil. After an
+	// error, such as ErrTooManyPings or ErrFull, the pings of some partitions may be stored:
+	// of each partition all or none. Pinging again does no harm.
 	//
-	// The first ping record of a topic without a head takes the place of another such
-	// topic's in its partition where there are MaxPingRecords of them: of the one that
-	// was pinged longest ago of those that do not wait.
+	// A partition has at most MaxPingRecords ping records of topics without a head. A new one
+	// replaces the one that was pinged longest ago, of those that do not wait. If all wait, the
+	// error is ErrTooManyPings.
 	Ping(ctx context.Context, now time.Time, topics []string) error
 	// PingRecord returns that of a topic; of one that was never pinged, a PingRecord with
 	// only Topic set.
@@ -86,9 +85,9 @@ type Pings interface {
 	// PingRecords lists those of a partition by topic id, after the given one, up to
 	// limit of them.
 	PingRecords(ctx context.Context, partition int, after uuid.UUID, limit int) ([]PingRecord, error)
-	// SetFetched stores what came of a try: Fetched, Tries, NextAt and Last of m,
-	// as PingRecord.AfterFetch says. It never changes the pings, and makes no ping record.
+	// SetFetched stores the result of a try: Fetched, Tries, NextAt and Last of m,
+	// as PingRecord.AfterFetch says. It changes no pings, and creates no ping record.
 	SetFetched(ctx context.Context, m PingRecord) error
-	// DeletePingRecord forgets the ping record of a topic, if nobody pinged it since m was read.
+	// DeletePingRecord deletes the ping record of a topic, unless it was pinged since m was read.
 	DeletePingRecord(ctx context.Context, m PingRecord) error
 }

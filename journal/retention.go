@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Retention says how long notifications are kept for those who lag. It never
-// looks at cursors: one dead lease must not hold the journal.
+// Retention says how long notifications are retained. It does not depend on cursors: a
+// callback that is down must not keep its topic from being trimmed.
 type Retention struct {
-	Age      time.Duration // of the oldest notification; 0: any
-	PerTopic int64         // bytes of bodies in one topic; 0: any
-	Total    int64         // bytes of bodies in all topics; 0: any
+	Age      time.Duration // of the oldest notification; 0: no limit
+	PerTopic int64         // bytes of bodies in one topic; 0: no limit
+	Total    int64         // bytes of bodies in all topics; 0: no limit
 }
 
-// Cut returns what Trim is to take from a topic at now, given the bytes that
-// each topic of the store retains. Where they are over Total, topics above
-// their fair share give up their oldest entries, and those below it nothing.
+// Cut returns what Trim has to delete from each topic at now. Sizes are the bytes that each
+// topic of the store retains. If they are over Total together, Cut limits all topics to the
+// same size. Topics below that lose nothing.
 func (r Retention) Cut(now time.Time, sizes []int64) Cut {
 	cut := Cut{KeepBytes: -1}
 	if r.Age > 0 {
@@ -25,15 +25,15 @@ func (r Retention) Cut(now time.Time, sizes []int64) Cut {
 	if r.PerTopic > 0 {
 		cut.KeepBytes = r.PerTopic
 	}
-	if share := r.share(sizes); share >= 0 && (cut.KeepBytes < 0 || share < cut.KeepBytes) {
-		cut.KeepBytes = share
+	if limit := r.limit(sizes); limit >= 0 && (cut.KeepBytes < 0 || limit < cut.KeepBytes) {
+		cut.KeepBytes = limit
 	}
 	return cut
 }
 
-// share is the greatest limit of bytes a topic under which the topics together
-// hold no more than Total; -1 where they hold no more as it is.
-func (r Retention) share(sizes []int64) int64 {
+// limit returns the greatest size of a topic, in bytes, with which all topics together
+// retain at most Total. -1: they do so without a limit.
+func (r Retention) limit(sizes []int64) int64 {
 	if r.Total <= 0 {
 		return -1
 	}
