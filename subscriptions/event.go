@@ -20,7 +20,7 @@ type Event struct {
 	CallbackHost   string // host:port
 	Mode           websub.Mode
 	Requester      string // as given to Accept
-	Who            string // the person who asked for it, as AskedBy has them
+	Who            string // the person who asked for it (AskedBy)
 	Try            int    // from 1
 	Status         int    // of the callback's answer; 0: there was none
 	Reason         string // why it was denied, dropped or ended

@@ -9,11 +9,11 @@ import (
 // Lag is how far a cursor is behind its topic. It is zero for a cursor at the head, or past it
 // because the journal lost its tail.
 type Lag struct {
-	// Notifications are retained and not delivered yet. Lost are those that retention took
-	// before; delivery has yet to record them as a gap.
+	// Notifications are retained and not delivered yet. Lost are those before them that
+	// retention deleted. Delivery has yet to record them as a gap.
 	Notifications, Lost uint64
 	// Span is the time from the `until` of what was delivered last, or of the last one that
-	// retention took, to that of the topic. If nothing was ever delivered, it is the time for
+	// retention deleted, to that of the topic. If nothing was ever delivered, it is the time for
 	// which the first notification has failed.
 	Span time.Duration
 }

@@ -34,11 +34,10 @@ type Entries interface {
 // entriesPage is how many entries are read at once, without their bodies.
 const entriesPage = 1000
 
-// Retry makes the next attempt due now, of a delivery or a verification (see the function
+// Retry makes the next attempt of a delivery or a verification due now (see the function
 // Retry). It returns the record after that, which is durable. ErrNotFound: there is no such
-// subscription. ErrEnded: there is nothing to try. ErrUnchanged, with the record: the same, as
-// everything is delivered.
-// ErrPaused: the operator paused it.
+// subscription. ErrEnded: it is not in force, and no request would begin it. ErrPaused: the
+// operator paused it. ErrUnchanged, with the record: everything is delivered.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID) (Record, error) {
 	if rec, nothing, err := s.nothingWaits(ctx, id); nothing || err != nil {
 		return rec, cmp.Or(err, ErrUnchanged)
@@ -64,15 +63,16 @@ func (s *Service) nothingWaits(ctx context.Context, id uuid.UUID) (rec Record, n
 	return rec, err == nil && head.Last.Position == sub.Cursor.Position, err
 }
 
-// Pause keeps everything from a subscription until Resume (see the function Pause). It
+// Pause stops the deliveries to a subscription until Resume (see the function Pause). It
 // returns the record after that, which is durable. ErrNotFound: there is no such
-// subscription. ErrEnded: it is not in force. ErrUnchanged, with the record: it is paused.
+// subscription. ErrEnded: it is not in force. ErrUnchanged, with the record: it is paused
+// already.
 func (s *Service) Pause(ctx context.Context, id uuid.UUID) (Record, error) {
 	return s.operate(ctx, id, EventPaused, Pause)
 }
 
 // Resume lets a paused subscription continue (see the function Resume). Its results are those
-// of Pause.
+// of Pause, and ErrUnchanged says that it is not paused.
 func (s *Service) Resume(ctx context.Context, id uuid.UUID) (Record, error) {
 	return s.operate(ctx, id, EventResumed, Resume)
 }

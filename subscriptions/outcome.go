@@ -59,7 +59,7 @@ const clockSlack = 5 * time.Second
 
 // AllGaps returns the subscription's own gaps and those of its topic since it began, in the
 // order in which they were recorded (invariant 10). Head is that of the topic. If retention
-// took notifications that a paused or failing subscription has not got, it has no gap for
+// deleted notifications that a paused or failing subscription has not got, it has no gap for
 // them yet, and the last of the result is that gap, recorded now.
 //
 // If clocks differ, AllGaps returns a gap too many rather than one too few. It compares the

@@ -100,9 +100,9 @@ func Retry(rec Record, now time.Time) (Record, error) {
 	return rec, nil
 }
 
-// Pause keeps everything from the record's subscription until Resume. Its lease goes on, and
-// its topic's retention too. ErrEnded: the subscription is not in force. ErrUnchanged: it is
-// paused.
+// Pause stops the deliveries to the record's subscription until Resume. Meanwhile its lease
+// may run out, and retention may delete notifications that it has not got. ErrEnded: the
+// subscription is not in force. ErrUnchanged: it is paused already.
 func Pause(rec Record, now time.Time) (Record, error) {
 	if rec.Subscription == nil || !rec.Subscription.Live(now) {
 		return rec, ErrEnded
