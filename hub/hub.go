@@ -193,7 +193,7 @@ func New(o Options) (*Handler, error) {
 		o.Live = func() int { return 1 }
 	}
 	h := &Handler{
-		quiet: quiet.New(quietEvery, quietBurst),
+		quiet: quiet.OfStrangers(),
 		o:     o, path: cmp.Or(u.EscapedPath(), "/"), log: o.Log.Named("hub"),
 		own:         ownURLOf(u),
 		heads:       newHeads(),

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -151,7 +152,7 @@ func TestLinesAboutRefusalsAreBounded(t *testing.T) {
 	for range 1000 {
 		w.do(publish("x", withToken("guess")))
 	}
-	if n := lines("wrong-credential"); n != quietBurst || counted != 1000 {
+	if n := lines("wrong-credential"); n != quiet.Burst || counted != 1000 {
 		t.Errorf("%d lines about %d refusals", n, counted)
 	}
 	w.do(publish("<"))
@@ -159,11 +160,11 @@ func TestLinesAboutRefusalsAreBounded(t *testing.T) {
 	if lines("not-well-formed") != 1 || lines("accepted") != 1 {
 		t.Errorf("of others: %d and %d", lines("not-well-formed"), lines("accepted"))
 	}
-	clock = clock.Add(quietEvery)
+	clock = clock.Add(quiet.Every)
 	w.do(publish("x", withToken("guess")))
 	w.do(publish("x", withToken("guess")))
-	last := logs.FilterField(zap.String("outcome", "wrong-credential")).All()[quietBurst:]
-	if len(last) != 1 || last[0].ContextMap()["left_out"] != int64(1000-quietBurst) {
+	last := logs.FilterField(zap.String("outcome", "wrong-credential")).All()[quiet.Burst:]
+	if len(last) != 1 || last[0].ContextMap()["left_out"] != int64(1000-quiet.Burst) {
 		t.Errorf("%d lines, the first: %v", len(last), last[0].ContextMap())
 	}
 }

@@ -10,13 +10,6 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// At most quietBurst lines about refusals of one kind are written at once, and then one each quietEvery:
-// enough to see what goes on, and not so many that nonsense fills the disk. Options.Event counts all.
-const (
-	quietBurst = 100
-	quietEvery = 2 * time.Second
-)
-
 // refused answers a request with the refusal for err, and notes that in its event.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, e *Event, err error) {
 	refusal := h.refuse(w, r, err)

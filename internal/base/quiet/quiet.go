@@ -22,6 +22,16 @@ type kind struct {
 	leftOut int // since the last line
 }
 
+// The numbers of OfStrangers.
+const (
+	Burst = 100
+	Every = 2 * time.Second
+)
+
+// OfStrangers returns the Limit for what anybody on the network can cause at will: Burst lines
+// of a kind at once, and then one each Every. That shows what goes on, and does not fill the disk.
+func OfStrangers() *Limit { return New(Every, Burst) }
+
 // New returns a Limit that lets burst lines of a kind pass at once, and after that one each time that
 // every has passed.
 func New(every time.Duration, burst int) *Limit {

@@ -36,20 +36,13 @@ var eventTexts = map[string]logText{
 	subscriptions.EventTrouble:  {zapcore.ErrorLevel, "the store failed a subscription request; it is tried again"},
 }
 
-// The limit for the events that strangers can cause at will, as for refusals: quietBurst
-// lines of each kind at once, and then one in each quietEvery.
-const (
-	quietBurst = 100
-	quietEvery = 2 * time.Second
-)
-
-// bounded are the events with that limit.
+// bounded are the events that strangers can cause at will. Package quiet limits their lines.
 var bounded = []string{subscriptions.EventFailed, subscriptions.EventDropped, subscriptions.EventDenied}
 
 // logEvents logs each event of subscriptions in one line, and each gap in another. It
 // limits the lines of the bounded events, so that strangers cannot fill the log.
 func logEvents(log *zap.Logger) func(subscriptions.Event) {
-	limit := quiet.New(quietEvery, quietBurst)
+	limit := quiet.OfStrangers()
 	return func(e subscriptions.Event) {
 		if e.Gap.Count > 0 {
 			delivery.LogGap(log, e.Topic, e.SubscriptionID, e.CallbackHost, e.Gap)

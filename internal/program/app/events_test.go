@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 )
@@ -47,10 +48,10 @@ func TestLinesAboutStrangersRequestsAreBounded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zapcore.InfoLevel)
 			report := logEvents(zap.New(core))
-			many := 10 * quietBurst
+			many := 10 * quiet.Burst
 			want := many
 			if bounded {
-				want = quietBurst
+				want = quiet.Burst
 			}
 			for range many {
 				report(subscriptions.Event{Name: event})
@@ -58,14 +59,14 @@ func TestLinesAboutStrangersRequestsAreBounded(t *testing.T) {
 			if got := logs.Len(); got != want {
 				t.Errorf("%s: %d lines of %d, want %d", event, got, many, want)
 			}
-			time.Sleep(quietEvery)
+			time.Sleep(quiet.Every)
 			logs.TakeAll()
 			report(subscriptions.Event{Name: event})
 			lines := logs.TakeAll()
 			if len(lines) != 1 {
 				t.Fatalf("%s: %d lines after a while", event, len(lines))
 			}
-			if left, ok := lines[0].ContextMap()["left_out"]; ok != bounded || bounded && left != int64(many-quietBurst) {
+			if left, ok := lines[0].ContextMap()["left_out"]; ok != bounded || bounded && left != int64(many-quiet.Burst) {
 				t.Errorf("%s: %v were left out", event, left)
 			}
 		})
