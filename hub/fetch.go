@@ -49,8 +49,8 @@ var allPartitions = func() (all []int) {
 }()
 
 // Fetch fetches the pinged topics of this hub's partitions until ctx ends, whichever hub
-// got the ping, and also those from before a restart. What is not done by then stays
-// marked. It returns nil. Only one call may run at a time.
+// got the ping. The next call, also after a restart, fetches those that are left. It
+// returns nil. Only one call may run at a time.
 func (h *Handler) Fetch(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -205,26 +205,32 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	if errors.As(err, &wait) && now.Add(wait.After).Before(m.PingedAt.Add(fetchFor)) {
 		return next{keep: true, due: time.Now().Add(wait.After), pause: !j.known}
 	}
-	e := Event{
-		Name: EventFetch, Outcome: p.outcome(), Status: http.StatusOK, Topic: j.topic, NotificationID: p.id,
-		Bytes: p.bodyLength, Start: start, Duration: time.Since(start), Append: p.stored, Gap: p.gap,
-	}
 	attempt := m.Tries + 1
 	m, then := concluded(m, p, err, now, rand.Float64()) //nolint:gosec // spreads load, keeps no secret
 	m.Last.Status = status
+	h.reportFetch(p, m, attempt, start, err)
+	return h.record(ctx, j, m, then)
+}
+
+// reportFetch reports a try that began at start and ended with err. M is the ping record
+// after it.
+func (h *Handler) reportFetch(p *publication, m journal.PingRecord, attempt int, start time.Time, err error) {
+	e := Event{
+		Name: EventFetch, Outcome: p.outcome(), Status: http.StatusOK, Topic: p.topic, NotificationID: p.id,
+		Bytes: p.bodyLength, Start: start, Duration: time.Since(start), Append: p.stored, Gap: p.gap,
+	}
 	if err != nil {
 		r := classify(err)
 		e.Outcome, e.Status, e.Err = r.kind.slug, r.kind.status, r
 	}
 	answered, again := zap.Skip(), zap.Skip()
-	if status != 0 {
-		answered = zap.Int("topic_status", status)
+	if m.Last.Status != 0 {
+		answered = zap.Int("topic_status", m.Last.Status)
 	}
 	if !m.NextAt.IsZero() {
 		again = zap.Time("next_attempt_at", m.NextAt)
 	}
 	h.report(e, zap.Int("attempt", attempt), answered, again, zap.Int64("bytes", p.bodyLength))
-	return h.record(ctx, j, m, then)
 }
 
 // record stores the result of a fetch, even if ctx has ended. Until then the job does

@@ -63,7 +63,7 @@ func newFetchQueue() *fetchQueue {
 	}
 }
 
-// ping queues a topic that was marked: at once, again if it is being fetched, and soon if
+// ping queues a topic that was pinged: at once, again if it is being fetched, and soon if
 // that failed. Known says that it is established.
 func (q *fetchQueue) ping(topic string, known bool, now time.Time) {
 	q.mu.Lock()

@@ -50,10 +50,10 @@ func newLimiters(r Rate, least int, live func() int) *limiters {
 }
 
 // allow counts one event of key. A *refusal says that there were too many, and when
-// the next one is allowed. What ends its sentence "Too many requests": who they came from,
-// or where they go.
-func (l *limiters) allow(now time.Time, key, what string) error {
-	r := l.reserve(now, key, what, 1)
+// the next one is allowed. Which ends the beginning "Too many requests" of its sentence:
+// where they come from, or where they go.
+func (l *limiters) allow(now time.Time, key, which string) error {
+	r := l.reserve(now, key, which, 1)
 	_, err := r.refusal(now)
 	if err != nil {
 		r.cancel(now)
@@ -63,19 +63,19 @@ func (l *limiters) allow(now time.Time, key, what string) error {
 
 // reservation is a number of events that were counted, over the limit or not.
 type reservation struct {
-	rate Rate
-	n    int
-	what string
-	r    *rate.Reservation // nil: there is no limit
+	rate  Rate
+	n     int
+	which string            // ends the sentence of its refusal, as for allow
+	r     *rate.Reservation // nil: there is no limit
 }
 
 // reserve counts n events of key at once. If they are too many, the caller cancels the
 // reservation.
-func (l *limiters) reserve(now time.Time, key, what string, n int) reservation {
+func (l *limiters) reserve(now time.Time, key, which string, n int) reservation {
 	if l == nil {
 		return reservation{}
 	}
-	return reservation{rate: l.rate, n: n, what: what, r: l.of(now, key).ReserveN(now, n)}
+	return reservation{rate: l.rate, n: n, which: which, r: l.of(now, key).ReserveN(now, n)}
 }
 
 // of is the limiter of a key, with this hub's fraction of the rate.
@@ -97,14 +97,14 @@ func (l *limiters) of(now time.Time, key string) *rate.Limiter {
 	return limiter
 }
 
-// check is nil if key may send n bytes now; else a *refusal says when it may. It counts
-// none of them. What ends its sentence "Too many bytes".
-func (l *limiters) check(now time.Time, key, what string, n int64) error {
+// check returns nil if key may send n bytes now, else a *refusal that says when it may. It
+// counts none of them. Which ends the beginning "Too many bytes" of its sentence.
+func (l *limiters) check(now time.Time, key, which string, n int64) error {
 	if l == nil {
 		return nil
 	}
 	if n > int64(l.rate.Events) {
-		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d per %s. Send less at once.", n, what, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
+		return refuse(rateLimited, "These are %d bytes, and the limit %s is %d per %s. Send less at once.", n, which, l.rate.Events, l.rate.unit()).retryAfter(l.rate.Per)
 	}
 	limiter := l.of(now, key)
 	n = min(n, int64(limiter.Burst())) // all that it can have at once
@@ -113,7 +113,7 @@ func (l *limiters) check(now time.Time, key, what string, n int64) error {
 		return nil
 	}
 	wait := time.Duration(missing / float64(limiter.Limit()) * float64(time.Second))
-	return refuse(rateLimited, "Too many bytes %s: the limit is %d per %s. Wait and try again.", what, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
+	return refuse(rateLimited, "Too many bytes %s: the limit is %d per %s. Wait and try again.", which, l.rate.Events, l.rate.unit()).retryAfter(max(wait, time.Second))
 }
 
 // spend counts n bytes of key, over the limit or not: if they are over it, the next ones
@@ -125,19 +125,20 @@ func (l *limiters) spend(now time.Time, key string, n int64) {
 	}
 }
 
-// refusal is nil, or says that the events are too many and how long to wait.
+// refusal returns nil, or how long to wait because the events are too many, and the error
+// that says so.
 func (r reservation) refusal(now time.Time) (time.Duration, error) {
 	switch {
 	case r.r == nil:
 		return 0, nil
 	case !r.r.OK():
-		return r.rate.Per, refuse(rateLimited, "This counts as %d requests %s, and the limit is %s. Send less at once.", r.n, r.what, r.rate).retryAfter(r.rate.Per)
+		return r.rate.Per, refuse(rateLimited, "This counts as %d requests %s, and the limit is %s. Send less at once.", r.n, r.which, r.rate).retryAfter(r.rate.Per)
 	}
 	wait := r.r.DelayFrom(now)
 	if wait == 0 {
 		return 0, nil
 	}
-	return wait, refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", r.what, r.rate).retryAfter(wait)
+	return wait, refuse(rateLimited, "Too many requests %s: the limit is %s. Wait and try again.", r.which, r.rate).retryAfter(wait)
 }
 
 // cancel makes the events not count.

@@ -26,7 +26,7 @@ func (h *Handler) servePing(w http.ResponseWriter, r *http.Request, form websub.
 	h.reportRequest(w, r, start, e, zap.Int("topics", len(topics)))
 }
 
-// ping accepts a ping. Nil: all its topics are marked durably, and will be fetched.
+// ping accepts a ping. Nil: the ping is durable, and all its topics will be fetched.
 func (h *Handler) ping(r *http.Request, form websub.Form) (topics []string, err error) {
 	if h.draining.Load() {
 		return nil, refuse(drainingHub, "This hub is shutting down and accepts no more pings. Try again in a moment.")

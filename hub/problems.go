@@ -70,7 +70,7 @@ var (
 
 	tooLarge             = kind{http.StatusRequestEntityTooLarge, "too-large", "The body is too large"}
 	tooManyEntries       = kind{http.StatusRequestEntityTooLarge, "too-many-entries", "The notification has too many entries"}
-	unsupportedMediaType = kind{http.StatusUnsupportedMediaType, "media-type", "The media type is not taken"}
+	unsupportedMediaType = kind{http.StatusUnsupportedMediaType, "media-type", "The media type is not accepted"}
 	badDocument          = kind{http.StatusUnprocessableEntity, "invalid-notification", "The body is not a valid notification"}
 	emptyContent         = kind{http.StatusUnprocessableEntity, "empty-content", "The topic serves nothing"}
 	otherKind            = kind{http.StatusUnprocessableEntity, "other-kind", "The topic carries another kind of notification"}
@@ -137,7 +137,7 @@ var refusals = []struct {
 	{validate.ErrNotCovered, refusal{kind: notCovered, detail: "The credential is valid and does not cover this topic; the hub's operator says which topics it covers."}},
 	{browser.ErrCrossSite, refusal{kind: crossSite, detail: "A web page of another origin had a browser send this. This hub carries out nothing for such pages, since the people who visit them do not know of it. Send the request from a program, without the headers Origin and Sec-Fetch-Site."}},
 	{browser.ErrHost, refusal{kind: crossSite, detail: "A browser sent this to a host name that is not one of this hub's. Use the host name of its URL; or have its operator allow this one with --allow-host."}},
-	{journal.ErrTooManyPings, refusal{kind: tooManyPings, detail: "Too many topics that this hub knows nothing of wait to be fetched; none of this ping was taken. Try again later.", wait: time.Minute}},
+	{journal.ErrTooManyPings, refusal{kind: tooManyPings, detail: "Too many topics that this hub knows nothing of wait to be fetched; no part of this ping was accepted. Try again later.", wait: time.Minute}},
 }
 
 // classify returns the refusal for any error. An error that it does not know is the
@@ -204,7 +204,7 @@ func classifyRead(err error) *refusal {
 	case errors.As(err, &query):
 		return refuse(badQuery, "%s.", query.Error())
 	case errors.As(err, &gone):
-		r = refuse(trimmed, "This hub has the changes of this topic from %s on, no earlier ones. Ask for those, and take the rest from the lists of the Source.", instant(gone.Earliest))
+		r = refuse(trimmed, "This hub has the changes of this topic from %s on, no earlier ones. Ask for those, and get the rest from the lists of the Source.", instant(gone.Earliest))
 		r.earliest = gone.Earliest
 	case errors.As(err, &future):
 		r = refuse(notYet, "The newest notification of this topic ends at %s, which is earlier. Ask for what comes after that.", instant(future.Until))

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/rshub/rshub/websub"
 )
 
 const (
@@ -25,8 +23,6 @@ const (
 	// bodyTimeout.
 	slowest     = 32 << 10
 	bodyTimeout = 15 * time.Second
-	// maxForm is the longest form in bytes, such as a ping of many topics.
-	maxForm = websub.MaxFormBytes
 )
 
 // hashedBodies limits the hashing for wrong signatures: so many bodies of MaxBody bytes a

@@ -400,7 +400,7 @@ var otherRefusals = []refused{
 		status: 400, slug: "bad-form", says: []string{"hub.topic"},
 	},
 	{
-		why: "a long form", req: func() *http.Request { return subscribeForm("x", strings.Repeat("x", maxForm)) },
+		why: "a long form", req: func() *http.Request { return subscribeForm("x", strings.Repeat("x", websub.MaxFormBytes)) },
 		status: 413, slug: "too-large", says: []string{"1048576"},
 	},
 	{

@@ -24,7 +24,7 @@ func (h *Handler) serveForm(w http.ResponseWriter, r *http.Request) {
 
 // readForm reads a form and what it is for.
 func (h *Handler) readForm(w http.ResponseWriter, r *http.Request) (websub.Form, websub.Mode, error) {
-	body, err := readBody(h.memory, h.incoming(w, r), r.ContentLength, maxForm)
+	body, err := readBody(h.memory, h.incoming(w, r), r.ContentLength, websub.MaxFormBytes)
 	if err != nil {
 		return websub.Form{}, "", err
 	}
