@@ -55,8 +55,8 @@ func (o operator) handler() http.Handler {
 
 func (o operator) listSettings() []admin.Setting {
 	list := make([]admin.Setting, 0, len(o.app.settings))
-	for _, o := range o.app.settings {
-		list = append(list, admin.Setting{Name: o.Name, Value: o.Text(), About: o.Auto, From: o.From, Default: o.Default})
+	for _, s := range o.app.settings {
+		list = append(list, admin.Setting{Name: s.Name, Value: s.Text(), About: s.Auto, From: s.From, Default: s.Default})
 	}
 	return list
 }

@@ -37,9 +37,6 @@ func (a *App) startParts(ctx context.Context) error {
 	}
 	a.stops.add("topic check", func(context.Context) error { topics.Close(); return nil })
 
-	keep := retention{store: a.store, owns: shards.keeper.Owns, log: a.log.Named("retention"), clock: a.clock, storeTime: a.backend.time, rule: journal.Retention{
-		Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal,
-	}, used: func(j admin.JournalNow) { a.usage.Store(&j) }}
 	dispatcher, err := a.newDispatcher(client, shards)
 	if err != nil {
 		return err
@@ -61,12 +58,24 @@ func (a *App) startParts(ctx context.Context) error {
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// The hub releases its shards before deliveries end: that is what --drain is for.
 	a.stops.stage(0)
-	a.stops.background(ctx, "retention", keep.run, a.failed)
+	a.stops.background(ctx, "retention", a.newRetention(shards).run, a.failed)
 	a.stops.background(ctx, "shards", shards.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
 	a.stops.background(ctx, "streams", a.history.Load().Run, a.failed)
 	return nil
+}
+
+func (a *App) newRetention(shards *shards) *retention {
+	return &retention{
+		store:     a.store,
+		rule:      journal.Retention{Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal},
+		owns:      shards.keeper.Owns,
+		log:       a.log.Named("retention"),
+		clock:     a.clock,
+		storeTime: a.backend.time,
+		used:      func(j admin.JournalNow) { a.usage.Store(&j) },
+	}
 }
 
 // userAgent is the User-Agent of every request of the hub.

@@ -41,9 +41,9 @@ func (r *registry) watchFiles() { r.files.Take(append([]string{r.file}, r.secret
 
 // set puts a list in force. After an error nothing has changed.
 func (r *registry) set(list []config.Publisher) error {
-	publishers, err := publishers(list)
+	valid, err := publishers(list)
 	if err == nil {
-		r.live.Replace(publishers)
+		r.live.Replace(valid)
 		r.mu.Lock()
 		r.read = list
 		r.mu.Unlock()

@@ -109,12 +109,12 @@ func (a *App) openStore(ctx context.Context) error {
 		return err
 	}
 	a.backend, err = openWhole(ctx, &a.cfg, storeOptions{log: a.log, keys: a.keys, hub: &storeHooks{
-		unreadable: a.backups.noting(once(func(id uuid.UUID, why error) {
+		unreadable: a.backups.noting(oncePerID(func(id uuid.UUID, why error) {
 			a.unreadable.subscriptions.Add(1)
 			a.log.Error("the record of a subscription cannot be read, so the hub continues without it",
 				zap.String("event", "subscription_unreadable"), zap.Stringer("subscription_id", id), zap.Error(why))
 		})),
-		unreadableTopic: a.backups.noting(once(func(id uuid.UUID, why error) {
+		unreadableTopic: a.backups.noting(oncePerID(func(id uuid.UUID, why error) {
 			a.unreadable.topics.Add(1)
 			a.log.Error("the hub continues without a topic, because its state in the store cannot be read",
 				zap.String("event", "topic_unreadable"), zap.Stringer("topic_id", id), zap.Error(why))
@@ -143,8 +143,8 @@ func logSealed(log *zap.Logger, s seal.Status) {
 	}
 }
 
-// once calls report for each id once.
-func once(report func(id uuid.UUID, why error)) func(uuid.UUID, error) {
+// oncePerID calls report once for each id.
+func oncePerID(report func(id uuid.UUID, why error)) func(uuid.UUID, error) {
 	var reported sync.Map
 	return func(id uuid.UUID, why error) {
 		if _, before := reported.LoadOrStore(id, true); !before {

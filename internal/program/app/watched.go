@@ -57,15 +57,15 @@ type reloads struct {
 	last  map[telemetry.Reloadable]telemetry.Reload
 }
 
-// latest returns what came of the last time that each part was read again.
+// latest returns the result of the last time that each part was read again.
 func (r *reloads) latest() map[telemetry.Reloadable]telemetry.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.last)
 }
 
-// was records that part i was read again.
-func (r *reloads) was(i int, err error) {
+// record records that part i was read again.
+func (r *reloads) record(i int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
@@ -91,7 +91,7 @@ func (r *reloads) watch(ctx context.Context) error {
 	for {
 		for i, part := range r.all() {
 			if read, err := part.check(time.Now()); read {
-				r.was(i, err)
+				r.record(i, err)
 			}
 		}
 		if !clock.Sleep(ctx, ingress.FilesEvery) {
@@ -112,7 +112,7 @@ func (r *reloads) reload() []admin.Reloaded {
 	var out []admin.Reloaded
 	for i, part := range r.all() {
 		done, err := part.reload(time.Now())
-		r.was(i, err)
+		r.record(i, err)
 		if err != nil {
 			done.Error = err.Error()
 		}
