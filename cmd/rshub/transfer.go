@@ -60,7 +60,10 @@ unencrypted.
 			case plain:
 				o.Secrets = app.PlainSecrets
 			}
-			file := append(args, "-")[0]
+			file := "-"
+			if len(args) > 0 {
+				file = args[0]
+			}
 			return onStore(cmd, environ, func(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 				return export(ctx, cmd, cfg, log, file, o)
 			})
