@@ -41,7 +41,7 @@ func (b bodies) mark() error {
 // there returns nil if the folder of the bodies is there, otherwise why not.
 func (b bodies) there() error {
 	path := filepath.Join(b.dir, disk.Marker)
-	id, err := os.ReadFile(path) //nolint:gosec // as above
+	id, err := os.ReadFile(path) //nolint:gosec // in the operator's folder
 	if err == nil && strings.TrimSpace(string(id)) != b.id {
 		err = fmt.Errorf("%s names another store", path)
 	}

@@ -23,9 +23,9 @@ func (r *records) Get(ctx context.Context, id uuid.UUID) (subscriptions.Record, 
 func (r *records) read(tx *boltfile.Tx, key []byte) (rec subscriptions.Record, err error) {
 	rec.Subscription, err = r.readSubscription(tx, key)
 	if v := tx.Bucket(bucketRequests).Get(key); v != nil {
-		r, requestErr := subscriptions.UnpackRequest(v, r.keys)
+		request, requestErr := subscriptions.UnpackRequest(v, r.keys)
 		if requestErr == nil {
-			rec.Request = &r
+			rec.Request = &request
 		}
 		err = cmp.Or(err, requestErr)
 	}
