@@ -170,8 +170,11 @@ func (c *conn) beat(ctx context.Context, self cluster.Node, ttl time.Duration) (
 	for pair := range slices.Chunk(v[2+2*alerts:], 2) {
 		seen, err := strconv.ParseInt(pair[0], 10, 64)
 		var n cluster.Node
-		if err = errors.Join(err, json.Unmarshal([]byte(pair[1]), &n)); err != nil || n.ID == "" {
-			return registry{}, fmt.Errorf("the entry of a hub in %s cannot be read: %w", c.key.nodes(nameHubs), err)
+		if err = errors.Join(err, json.Unmarshal([]byte(pair[1]), &n)); err == nil && n.ID == "" {
+			err = errors.New("it has no id")
+		}
+		if err != nil {
+			return registry{}, fmt.Errorf("the entry of a hub in the hash %s of Redis cannot be read: %w; delete the hash, and the live hubs store it again", c.key.nodes(nameHubs), err)
 		}
 		n.SeenAt = time.UnixMilli(seen).UTC()
 		r.nodes = append(r.nodes, n)

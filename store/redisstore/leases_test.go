@@ -245,3 +245,19 @@ type noWorker struct{}
 func (noWorker) Start(context.Context, int) error { return nil }
 func (noWorker) Finish(context.Context, int)      {}
 func (noWorker) Abort(int)                        {}
+
+// If Redis has an entry of a hub that cannot be read, each heartbeat says where it is and what to do.
+func TestDamagedHubSaysWhatToDo(t *testing.T) {
+	s := openStore(t, Options{URL: topologies["standalone"](t), Prefix: freshPrefix(), Timeout: patience})
+	hubs := s.conn.key.nodes(nameHubs)
+	for entry, why := range map[string]string{"{}": "it has no id", "{": "unexpected end of JSON"} {
+		dead := time.Now().Add(time.Hour).UnixMilli()
+		if err := s.conn.client.HSet(t.Context(), hubs, "damaged", fmt.Sprint(dead, " 1 ", entry)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Leases.Heartbeat(t.Context(), cluster.Node{ID: "this"}, time.Minute)
+		if err == nil || !strings.Contains(err.Error(), hubs+" of Redis cannot be read: "+why) || !strings.Contains(err.Error(), "delete the hash") {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+}
