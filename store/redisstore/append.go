@@ -125,22 +125,22 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 		c := a.watcher.announcing(k, h, head).with(names,
 			e.ID[:], idValue(k, e), streamID(e.Anchor()), journal.PackEntry(e), e.Size, body,
 			chunks, interval, journal.Remembered, *history, a.deadlines.of(ctx, k.partition, history, a.conn.timeout))
-		now, answer, err := a.heads.replace(ctx, k, h.Topic, appendScript, c, head)
+		current, answer, err := a.heads.replace(ctx, k, h.Topic, appendScript, c, head)
 		a.deadlines.saw(k.partition, history, answer.at)
 		switch {
 		case errors.Is(err, errUnreconciled):
 			a.histories.invalidate(k.partition, history)
 			continue
 		case errors.Is(err, errLate):
-			continue // with a deadline by the clock that the answer told
+			continue // with a deadline by the clock that the answer showed
 		case err != nil:
 			return journal.Entry{}, fmt.Errorf("storing a notification: %w", err)
 		case answer.stored:
 			return e, a.verifyStored(ctx, k, e, history)
-		case now.Version != h.Version:
+		case current.Version != h.Version:
 			return journal.Entry{}, journal.ErrHeadMoved
 		}
-		h = now
+		h = current
 	}
 	return journal.Entry{}, errBusy
 }

@@ -22,7 +22,7 @@ type deadlines struct {
 	start  time.Time
 }
 
-// serverClock is the clock of a server, as the last answer from it told.
+// serverClock is the clock of a server, as the last answer from it showed.
 type serverClock struct {
 	history *string       // with which the server had the partition: with another one, it may be another server
 	ahead   time.Duration // of time.Since(deadlines.start)

@@ -7,8 +7,8 @@
 // P is the prefix (Options.Prefix), n a number from 0 to 255: the partition of a
 // topic, or the shard of a subscription (journal.Partition). What stands in
 // braces makes Redis Cluster keep all keys of a partition in one slot; every
-// operation works on one slot alone, but for poll.go outside a Cluster. Eight slots hold the records of all shards
-// (records_keys.go).
+// operation works on one slot alone, except in poll.go outside a Cluster. Eight slots have
+// the records of all shards (records_keys.go).
 //
 //	P:{p:n}:heads            hash    topic id -> head record (head.go)
 //	P:{p:n}:entries:TOPIC    stream  position-nonce -> e packed entry, s size, and b body or c chunks
@@ -27,7 +27,11 @@
 //	P:{r:k}:attempts:ID      list    the latest 50 packed attempts of a subscription, oldest first
 //	P:{r:k}:changes:n        stream  i id of a subscription that changed, t token of the change; about 1,024
 //	P:{r:k}:owners           hash    leases on the shards (leases.go)
-//	P:{nodes}:...            heartbeats of the hubs (leases.go)
+//	P:{nodes}:hubs           hash    hub -> its latest heartbeat (leases.go)
+//	P:{nodes}:alerts         hash    partitions that the hubs have to check (leases.go)
+//	P:{nodes}:summary:HUB    what a hub shows the others; it expires (board.go)
+//	P:{nodes}:notes          list    journal.Notebook, the latest first (notes.go)
+//	P:{nodes}:shelf:NAME     journal.Shelf (shelf.go)
 //	P:{meta}:store           hash    schema, what hubs write, id of the installation, when it was created (meta.go)
 //	P:{meta}:secrets         set     the forms in which secrets may be stored (records_secrets.go)
 //
@@ -46,17 +50,16 @@
 //
 // # What a full Redis stores
 //
-// Over nine tenths of its maxmemory, and over all of it, Redis stores nothing new:
-// it refuses notifications, pings, imports and requests, renewals and unsubscribes
-// included, and it stores everything else: cursors, attempts, gaps, ends,
-// activations, what becomes of requests and pings that it has, trims, removals,
-// leases and heartbeats. The reason: strangers write the first, and what the second
-// adds is bounded by what is stored already.
+// Over nine tenths of its maxmemory, Redis stores nothing new: neither notifications, pings,
+// imports nor requests, including renewals and unsubscribes. Strangers write these. It
+// still stores everything else, which is bounded by what is stored already: cursors,
+// attempts, gaps, ends, activations, the results of requests and pings that it has, trims,
+// removals, leases and heartbeats.
 //
-// The hub looks every two seconds how full Redis is (memory.go). Between two
-// looks Redis itself refuses the first over its maxmemory, since each script says on
-// which side it is (script.go). A command that is no script only reads or deletes,
-// and none stands inside of MULTI, where a full Redis refuses even those.
+// The hub asks every two seconds how full Redis is (memory.go). Between two answers Redis
+// itself refuses what is new over its maxmemory, because each script says on which side it
+// is (script.go). A command that is no script only reads or deletes. None is inside MULTI,
+// where a full Redis refuses even those.
 //
 // # Which rights its user needs
 //
@@ -77,10 +80,15 @@
 //	deadlines   until when Redis may store an entry, by its own clock
 //	watcher     reports which topics changed: journal.Watcher
 //	trimmer     lists, trims and removes topics: journal.Trimmer and journal.Remover
-//	restorer    carries topics over from another store: journal.Restorer
+//	restorer    moves topics from and to another store: journal.Restorer
 //	pings       the topics that were pinged: journal.Pings
 //	records     subscriptions, requests and cursors: subscriptions.Store
+//	notes       short texts for operators: journal.Notebook
+//	shelf       values that all hubs share: journal.Shelf
 //	leases      hubs, and their leases on shards: cluster.Store
+//	hubs        which hubs are alive, as this hub knows from its heartbeats
+//	board       what the hubs show each other: cluster.Board
+//	upgrader    finishes an upgrade of the format: cluster.Upgrader
 //	heads       the head records, and how this hub saw them last; all parts of the journal use it
 //	histories   the history of each partition that this hub may append with
 //	reconciler  finds out what Redis lost, and repairs it

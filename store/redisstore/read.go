@@ -276,11 +276,11 @@ func (r *reader) Find(ctx context.Context, id uuid.UUID) (topic string, e journa
 	if len(at) != 32 {
 		return "", e, fmt.Errorf("%w: the place of notification %v", journal.ErrPacked, id)
 	}
-	at16 := anchorOf(at[16:])
-	h, found, err := r.entry(ctx, r.conn.key.topicID(uuid.UUID([]byte(at[:16]))), at16, false)
+	topicID, anchor := uuid.UUID([]byte(at[:16])), anchorOf(at[16:])
+	h, found, err := r.entry(ctx, r.conn.key.topicID(topicID), anchor, false)
 	switch {
-	case errors.Is(err, journal.ErrNotFound) && h.Trimmed.Position < at16.Position:
-		return "", e, &journal.DamagedError{At: at16, ID: id, Why: journal.ErrMissing}
+	case errors.Is(err, journal.ErrNotFound) && h.Trimmed.Position < anchor.Position:
+		return "", e, &journal.DamagedError{At: anchor, ID: id, Why: journal.ErrMissing}
 	case err != nil:
 		return "", e, err
 	case found.why != nil:

@@ -141,9 +141,9 @@ func readReply(cmd *redis.Cmd, n int) ([]stored, error) {
 func (r *records) unpackRecord(id uuid.UUID, v stored) (rec subscriptions.Record, err error) {
 	rec.Subscription, err = r.unpackSubscription(id, v)
 	if v[storedRequest] != "" {
-		r, requestErr := subscriptions.UnpackRequest([]byte(v[storedRequest]), r.sealing)
+		request, requestErr := subscriptions.UnpackRequest([]byte(v[storedRequest]), r.sealing)
 		if requestErr == nil {
-			rec.Request = &r
+			rec.Request = &request
 		} else {
 			err = cmp.Or(err, fmt.Errorf("subscription %v: %w", id, requestErr))
 		}
