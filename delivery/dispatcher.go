@@ -202,7 +202,7 @@ func (d *Dispatcher) Reached(partitions []int) (all []journal.Reached) {
 	return all
 }
 
-// LagReport returns the latest. It is some seconds old, and costs nothing.
+// LagReport returns the latest LagReport, which is usually some seconds old. It reads nothing.
 func (d *Dispatcher) LagReport() LagReport {
 	return *d.lags.latest.Load()
 }

@@ -97,10 +97,9 @@
 // What touches many lanes, a publish to a large topic above all, does so in chunks
 // between which others have the lock.
 //
-// The package may call callbacks through the Doer it is given, read the journal,
-// and read and commit subscriptions, and record with a topic what the store lost of
-// it; it writes nothing else. Data comes in from
-// package hub through the journal, and from package subscriptions through Apply
-// and the store; it goes on to the callbacks, and as cursors, attempts and gaps
-// to the store.
+// The package calls callbacks through its Doer, reads the journal, and reads and commits
+// subscriptions. It records with a topic what the store lost of it, and writes nothing else.
+// Data comes in from package hub through the journal, and from package subscriptions through
+// Apply and the store. It goes on to the callbacks, and as cursors, attempts and gaps to the
+// store.
 package delivery

@@ -12,7 +12,7 @@ type Event struct {
 	Topic                          string
 	CallbackHost                   string // host:port
 	Attempt                        uint32 // from 1
-	// Outcome is one of the Outcome constants, or an Action in words.
+	// Outcome is one of the Outcome constants, or the text of an Action.
 	Outcome string
 	// Status of the answer, or one of journal's Status constants.
 	Status   int

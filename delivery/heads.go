@@ -33,7 +33,8 @@ func newHeads(j Journal, s *schedulers, log *zap.Logger) *heads {
 	return h
 }
 
-// hint follows a hint of the journal. It takes the head from it, if it says what the head is and was.
+// hint is called with each hint of the journal. If the hint has the head before and after, that is the
+// head from now on. Otherwise the head is read.
 func (h *heads) hint(n journal.Hint) {
 	t := h.sched.topics.get(n.Topic)
 	if t != nil && (n.Last.Position == 0 || !h.take(t, packAnchor(n.After), packAnchor(n.Last))) {
@@ -41,7 +42,8 @@ func (h *heads) hint(n journal.Hint) {
 	}
 }
 
-// take sets the head of a topic to last where it was the entry before it. It reports whether it is last now.
+// take sets the head of a topic to last, if the head is after, the entry before it. It reports whether the
+// head is last now.
 func (h *heads) take(t *topic, after, last anchor) bool {
 	h.mu.Lock()
 	read := t.headRead

@@ -162,8 +162,8 @@ func (hs *hosts) probeLater(h *host) {
 	hs.probeBy(h, hs.mono()+int64(hs.policy.wait(h.step, hs.rnd())))
 }
 
-// probeSoon probes a suspect host within a step, because a lane waits that it answered the last
-// time.
+// probeSoon probes a suspect host within a step, because a lane waits whose last attempt it
+// answered.
 func (hs *hosts) probeSoon(h *host) { hs.probeBy(h, hs.mono()+int64(hs.policy.step(probeStep))) }
 
 // probeBy probes a suspect host at a time or before.

@@ -133,7 +133,7 @@ const (
 	flushTimeout = 400 * time.Millisecond // after Drain, for the last cursors at the end
 	storeBackoff = time.Second            // after a store could not be read; it grows
 	suspectAfter = 3                      // timeouts or connect errors in a row
-	probeStep    = 1                      // of the ladder: the longest wait of a callback that its suspect host answered before
+	probeStep    = 1                      // of the ladder: the longest wait for a probe if a lane waits whose last attempt was answered
 	followers    = 4                      // topics whose heads are read at once
 	chunk        = 256                    // lanes touched in one critical section
 	walkEvery    = time.Minute            // between walks over all lanes

@@ -67,9 +67,10 @@ func (s *scheduler) unpark(lanes []*lane, reserved bool) (unused bool) {
 	return reserved
 }
 
-// delay lets lanes wait a moment that a sender has or that are parked, each by itself. Their
-// cursors stay. With unread, their entry could not be read: then they wait for the troubles
-// of their topic. If the entry is damaged, they store since when that is known.
+// delay makes lanes wait a moment, each for a random time of its own. A sender has them, or
+// they are parked. Their cursors stay. With unread, their entry could not be read: then they
+// wait for the troubles of their topic. If the entry is damaged, they store since when that is
+// known.
 func (s *scheduler) delay(lanes []*lane, unread bool) (seen []subscriptions.Commit) {
 	now := s.read()
 	for _, l := range lanes {
@@ -97,7 +98,7 @@ func (s *sender) giveBack(j *job) {
 	s.sched.of(j.lane).do(func(sc *scheduler) { sc.giveBack(*j) })
 }
 
-// delay lets a lane wait a moment. With unread, its entry could not be read.
+// delay makes a lane wait a moment. With unread, its entry could not be read.
 func (s *sender) delay(j *job, unread bool) {
 	var seen []subscriptions.Commit
 	s.sched.of(j.lane).do(func(sc *scheduler) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rshub/rshub/subscriptions"
 )
 
-// fork is where the journal of a topic goes on, after the store lost its tail under
-// us (invariant 5). It is found once for all lanes of the topic in this hub.
+// fork is where the journal of a topic goes on, after the store lost its tail while this
+// hub ran (invariant 5). It is found once for all lanes of the topic in this hub.
 type fork struct {
 	find func()      // finds the rest; other calls meanwhile wait for that
 	done atomic.Bool // find has ended
@@ -30,7 +30,7 @@ func (f *fork) covers(a anchor) bool {
 
 // journalTail is what this hub remembers of the newest entries of a topic.
 type journalTail struct {
-	// fork is where the journal goes on; nil: it was not rolled back under us.
+	// fork is where the journal goes on; nil: it was not rolled back while this hub ran.
 	fork atomic.Pointer[fork]
 
 	mu sync.Mutex

@@ -358,7 +358,7 @@ func (ss *shards) ending(id uuid.UUID, f func()) {
 }
 
 // stored is called when the store has accepted the end of a subscription, or found its lease over,
-// while groupCommit.ahead still tells the end: what was read before does not make a lane again.
+// while groupCommit.ahead still has the end: what was read before does not make a lane again.
 func (ss *shards) stored(c *subscriptions.Commit) {
 	of := ss.of(c.ID)
 	of.mu.Lock()

@@ -25,10 +25,10 @@ type topicLanes struct {
 	queues [pools]topicQueue
 
 	// head is the newest entry, once known. headSets counts how often it was set to what the
-	// store returned: so a read that began before that can be told from one that began after.
+	// store returned: so a read that began before that differs from one that began after.
 	head     anchor
 	known    bool
-	trimmed  anchor // the newest entry that retention took, as of the last time that heads read it
+	trimmed  anchor // the newest entry that was trimmed, as of the last time that heads read it
 	headSets uint64
 	// A walk over the lanes is under way, another is to follow, and one of the
 	// two because of something new.

@@ -351,10 +351,10 @@ func (ts *troubles) damageBefore(j *job, trimmed journal.Anchor) (over *journal.
 	return over
 }
 
-// waitFor is until when a lane waits that could not be read for, and since when the damage
-// is known that the lane has to store; 0: nothing is known. A lane and its topic share
-// when damage was first seen. A lane that failed to deliver the same entry before has another
-// use for the time.
+// waitFor returns until when a lane waits whose entry could not be read; 0: unknown. Since is
+// when the damage was first seen, if the lane has to store that; 0: it does not. The lane and
+// its topic both remember it, and the earlier time counts. In a lane whose entry has failed
+// before, that field has the time of the first attempt.
 func (ts *troubles) waitFor(l *lane, now reading) (until, since int64) {
 	ts.ofLane(l.topic.topic, l.cursor.anchor(), func(tr *trouble) {
 		switch {
