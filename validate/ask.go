@@ -166,7 +166,7 @@ func absolute(base *url.URL, link string) string {
 // publisher. The notification of the Source may be only minutes old.
 const maxRetryAfter = time.Hour
 
-// seconds rounds up, and is 1 at least.
+// seconds returns d in seconds, rounded up, and at least 1.
 func seconds(d time.Duration) int {
 	return int(max((d+time.Second-1)/time.Second, 1))
 }

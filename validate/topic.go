@@ -57,7 +57,7 @@ func (e *DeniedError) Error() string { return e.Reason }
 // UnsureError says that the topic URI gave no usable answer. It may later.
 type UnsureError struct {
 	Reason string
-	After  time.Duration // when to try again; zero: unknown
+	After  time.Duration // how long to wait before another try; zero: unknown
 	// Passing says that the cause was a 5xx, a failure of DNS, a time limit, a failure of this hub
 	// itself, or too many of its checks at once. None of these speaks against the topic.
 	Passing bool
@@ -69,7 +69,7 @@ func (e *UnsureError) Error() string { return e.Reason }
 // used up.
 type WaitError struct {
 	Host  string
-	After time.Duration // when there is room again
+	After time.Duration // how long until there is room again
 }
 
 func (e *WaitError) Error() string {
@@ -99,8 +99,8 @@ type TopicOptions struct {
 	Mode   TopicMode
 	// Timeout is for one exchange; a body gets more by its length. Zero: 15 s.
 	Timeout time.Duration
-	// Remember is how many topics are remembered at most, and ten times as many
-	// established ones apart from these. Zero: 10,000.
+	// Remember is the greatest number of topics whose answers are remembered. Ten times as many
+	// established ones are remembered besides. Zero: 10,000.
 	Remember int
 	// Warn, if set, is called for each topic that TopicWarn accepts with a warning.
 	Warn func(topic string, err error)
@@ -143,8 +143,8 @@ type pastAnswer struct {
 	until time.Time
 }
 
-// NewTopicChecker returns a TopicChecker. Close ends it. It fails if a required option is missing or
-// the mode is none.
+// NewTopicChecker returns a TopicChecker. Close ends it. It fails if a required option is missing, or
+// the mode does not exist.
 func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if o.Budget == nil {
 		o.Budget = (*egress.Budget)(nil)
