@@ -318,10 +318,10 @@ const (
 	piece = 16 << 10
 )
 
-// steady writes to a reader, and fails if the reader takes nothing for a time, or for a sixteenth of it less.
+// steady writes to a reader. It fails if the reader accepts nothing for a time, or for a sixteenth of it less.
 type steady struct {
 	ctx   context.Context //nolint:containedctx // that of the one answer that it writes
-	turn  *turn           // rests while the reader takes what is written; nil: there is none
+	turn  *turn           // rests while the reader receives what is written; nil: there is none
 	w     io.Writer
 	on    interface{ SetWriteDeadline(t time.Time) error }
 	stall time.Duration

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// mostHeard is how many bytes a stream takes from its reader, who has nothing to say, in all.
+// mostHeard is how many bytes a stream reads from its reader in all. A reader has nothing to send.
 const mostHeard = 64 << 10
 
 // take makes the connection of a request that of the stream. Net/http does nothing with it any more.
@@ -15,7 +15,7 @@ func (st *stream) take(w http.ResponseWriter) (err error) {
 	}
 	st.slow = &steady{w: st.conn, on: st.conn, stall: st.s.o.Stall}
 	st.quick = func([]byte) int { return 0 }
-	if c, ok := st.conn.(syscall.Conn); ok { // TLS is none: nothing says how much it takes
+	if c, ok := st.conn.(syscall.Conn); ok { // TLS is none: nothing says how much it accepts
 		if raw, err := c.SyscallConn(); err == nil {
 			st.quick = quick(raw)
 		}
@@ -23,7 +23,7 @@ func (st *stream) take(w http.ResponseWriter) (err error) {
 	return nil
 }
 
-// quick returns a function that writes to a connection as much as it takes without waiting.
+// quick returns a function that writes to a connection as much as it accepts without waiting.
 func quick(raw syscall.RawConn) func(b []byte) int {
 	var b []byte
 	var n int

@@ -30,7 +30,7 @@ type cursor struct {
 	journal journal.Reader
 	topic   string
 	at      journal.Anchor // of the last entry that was read
-	// skipped is a gap whose end the next entry tells.
+	// skipped is a gap whose end is known from the next entry.
 	skipped *Gap
 }
 

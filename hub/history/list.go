@@ -14,7 +14,7 @@ type End string
 // The ends of streams.
 const (
 	EndReader  End = "reader"  // its reader went away
-	EndStalled End = "stalled" // its reader took nothing for Options.Stall
+	EndStalled End = "stalled" // its reader accepted nothing for Options.Stall
 	EndDenied  End = "denied"  // its reader may read no more
 	EndDrained End = "drained" // the hub shuts down
 )

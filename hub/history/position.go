@@ -19,7 +19,7 @@ type Position []Place
 
 // Place is the place of a reader in one topic.
 type Place struct {
-	// Topic is the beginning of the topic's id, which tells the topics of one stream apart.
+	// Topic is the beginning of the topic's id, which is different for each topic of one stream.
 	Topic uint64
 	After journal.Anchor
 }

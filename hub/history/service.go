@@ -303,7 +303,7 @@ func (s *Service) room(ctx context.Context) (free func(), err error) {
 	return sync.OnceFunc(func() { s.memory.Release(n) }), nil
 }
 
-// damaged remembers entries whose bodies could not be read, so that the next answer tells the
+// damaged remembers entries whose bodies could not be read, so that the next answer has a
 // gap instead of breaking off at the same place. It may be shared between goroutines.
 type damaged struct {
 	mu  sync.Mutex

@@ -19,7 +19,7 @@ import (
 
 // The pace of a stream.
 const (
-	// beat is how often a stream says something, so that nothing on the way takes it for dead. Streams do
+	// beat is how often a stream says something, so that nothing on the way closes it as dead. Streams do
 	// so together, in each beatStep: the processor works once for many, and not for each by itself.
 	beat     = 15 * time.Second
 	beatStep = time.Second
@@ -42,7 +42,7 @@ type stream struct {
 	from   Reader
 	conn   net.Conn
 	slow   *steady            // writes to conn and waits
-	quick  func(b []byte) int // writes what conn takes without waiting
+	quick  func(b []byte) int // writes what conn accepts without waiting
 
 	// Writers.mu guards these.
 	state  turnState
@@ -105,8 +105,8 @@ func (f *follower) again(version uint64) {
 	}
 }
 
-// Stream writes events until the reader goes away, takes nothing for Options.Stall, may read no
-// more, or the hub drains. It takes over the connection, which is one of HTTP/1.1, and closes it. An error
+// Stream writes events until the reader goes away, accepts nothing for Options.Stall, may read no
+// more, or the hub drains. It uses the connection alone, which is one of HTTP/1.1, and closes it. An error
 // is returned before anything is written: ErrUnknown, *BusyError, that of the store, or http.ErrNotSupported.
 func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
 	done, err := s.beginStream(from.Address)
@@ -144,7 +144,7 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	s.alarm.remove(st)
 	s.ends.add(st.close())
 	if st.cause != nil {
-		panic(st.cause) // where it is told
+		panic(st.cause) // package ingress reports it
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (st *stream) items(f *follower, version uint64, items []item, next *cursor)
 }
 
 // missing returns the gap in place of an entry whose body is not there. Nil: err is another error, or the journal has
-// lost the entry since its page was read. Then a later turn tells that.
+// lost the entry since its page was read. Then a later turn reports that.
 func (st *stream) missing(topic string, e *journal.Entry, err error) *Gap {
 	gap := &Gap{From: e.From, Until: e.Until, Reason: journal.GapRetention}
 	switch {
@@ -280,7 +280,7 @@ func (st *stream) flush() error {
 	return st.write(b)
 }
 
-// write writes what the connection takes at once, and then waits for the reader.
+// write writes what the connection accepts at once, and then waits for the reader.
 func (st *stream) write(b []byte) error {
 	n := st.quick(b)
 	if n < len(b) {
