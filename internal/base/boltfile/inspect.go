@@ -129,7 +129,7 @@ func (d *DB) inspect(values bool, bad func(bucket, key []byte) error, view func(
 	return fresh, s.records, err
 }
 
-// Check reads a whole file that no process has open. It changes nothing, but for what Open does with a file that was not
+// Check reads a whole file that no process has open. It changes nothing, except as Open does with a file that was not
 // closed: the write-ahead log goes into it. Bad is called
 // with each record whose value is damaged, and then view, which may be nil, with what
 // there is. It returns how many records there are.

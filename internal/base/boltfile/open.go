@@ -44,7 +44,7 @@ type Options struct {
 	// asked before an Op that Grows. Nil: there always is.
 	Room func(bytes int64) error
 	// Reload is called when the file was opened, and after changes that were made were
-	// taken back: what the caller remembers of the file may be wrong. It has the file
+	// undone: what the caller remembers of the file may be wrong. It has the file
 	// for itself, and must not call the DB. Nil: nothing is remembered.
 	Reload func(*Tx) error
 	// MaxLog is how long the write-ahead log may become before the file is synced, which the write of

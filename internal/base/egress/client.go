@@ -62,8 +62,8 @@ type Options struct {
 	Resolver *net.Resolver
 	// Proxy is the http or https URL of the proxy that all requests go through,
 	// with its user name and password if it has them (`--egress-proxy`). Addresses
-	// in URLs are judged and counted as without a proxy. The proxy looks names up,
-	// and has to judge their addresses. Nil: no proxy.
+	// in URLs are checked and counted as without a proxy. The proxy looks names up,
+	// and has to check their addresses. Nil: no proxy.
 	Proxy *url.URL
 	// Refused is called for each address that is not called, to count it: one to connect
 	// to, or one in a URL for CheckLiteral. It must not wait, and is called from many

@@ -1,9 +1,9 @@
 // Package egress is the one HTTP client with which this module calls hosts that
 // somebody else named: callbacks, topics, hubs.
 //
-// It judges the very address that is dialled, at the moment of dialling, so a name that
-// resolves to another address the second time gains nothing. Through a proxy it judges only
-// addresses in URLs, and the proxy has to judge names. It bounds what a foreign host can
+// It checks the very address that is dialled, at the moment of dialling, so a name that
+// resolves to another address the second time gains nothing. Through a proxy it checks only
+// addresses in URLs, and the proxy has to check names. It bounds what a foreign host can
 // cost: time to connect, header bytes, body bytes (ReadBody), idle connections and, with
 // Budget, the number of requests that somebody can make the hub send to a third party.
 //

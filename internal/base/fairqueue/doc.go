@@ -5,7 +5,7 @@
 // the call) and to a pool with workers of its own. This is the rule:
 //
 //   - A pool runs at most as many jobs at a time as it has workers, and at most a fixed
-//     number for one party. So a party that hangs takes that many workers and no more.
+//     number for one party. So a party that hangs occupies that many workers and no more.
 //   - Parties take turns. A party whose job was started goes behind all parties that have
 //     been waiting, whatever the number of its jobs. So a party with one job waits for at
 //     most one job of each other party, and not for their backlogs.

@@ -57,7 +57,7 @@ func (it *Item[J]) Running() bool { return it.at != nil && it.index == 0 }
 // Moved says that Due of a waiting job has changed.
 func (it *Item[J]) Moved() { it.at.fix(it) }
 
-// Remove takes a waiting job out of the queue.
+// Remove removes a waiting job from the queue.
 func (it *Item[J]) Remove() {
 	it.at.remove(it)
 	it.at = nil

@@ -51,9 +51,9 @@ func (c *Certificate) config() *tls.Config {
 	}
 }
 
-// Check takes a pair that is new, and says once of one that is no good. It also
-// says when what is shown runs out. Read reports whether there was a new pair, and err
-// what was wrong with it.
+// Check reads a new pair, and logs once if it is not valid. It also logs when the
+// certificate in use is about to expire. Read reports whether there was a new pair, and err
+// what is wrong with it.
 func (c *Certificate) Check(now time.Time) (read bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *Certificate) again(now time.Time) error {
 	return err
 }
 
-// load reads the pair and shows it from now on. One that has run out, or is not
-// good yet, does not take the place of another; the latter is taken when it is.
+// load reads the pair and uses it from now on. One that has expired, or is not valid yet,
+// replaces no other. One that is not valid yet is used once it is.
 func (c *Certificate) load(now time.Time) error {
 	c.later = time.Time{}
 	c.files.Take(c.certFile, c.keyFile)

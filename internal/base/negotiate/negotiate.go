@@ -67,8 +67,8 @@ func (a Accept) Prefers(media ...string) bool {
 	return slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > a.Quality("text/plain") })
 }
 
-// Accepts reports whether the client can take one of the media types. A request without an
-// Accept header takes all.
+// Accepts reports whether the client accepts one of the media types. A request without an
+// Accept header accepts all.
 func (a Accept) Accepts(media ...string) bool {
 	return len(a) == 0 || slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > 0 })
 }
