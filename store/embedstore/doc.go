@@ -7,7 +7,6 @@
 //
 // The package implements journal.Journal and subscriptions.Store. It makes no decisions: its
 // callers decide what may be appended, what is delivered and who may subscribe. If there are
-// keys, it seals secrets when it writes them and opens them when it reads them. It imports the
-// two nouns, boltfile and store/seal. Data comes in from packages hub and subscriptions, and goes
-// out to delivery.
+// keys, it seals secrets when it writes them and opens them when it reads them. Data
+// comes in from packages hub and subscriptions, and goes out to delivery.
 package embedstore

@@ -92,18 +92,18 @@ func (o *oldest) add(tx *boltfile.Tx, key, k, v []byte, cut journal.Cut) (more b
 		e = journal.Entry{ID: d.ID, ReceivedAt: d.At.Position.Time()}
 		at = d.At
 	}
-	goes := func() bool { return cut.Deletes(e.ReceivedAt, h.Bytes) }
-	if !goes() {
+	deletes := func() bool { return cut.Deletes(e.ReceivedAt, h.Bytes) }
+	if !deletes() {
 		return false, nil
 	}
 	if o.more = len(o.keys) == trimStep; o.more {
 		return false, nil
 	}
-	if hurt := bad != nil || at.Seq != h.Trimmed.Seq+1; hurt && !o.counted {
+	if broken := bad != nil || at.Seq != h.Trimmed.Seq+1; broken && !o.counted {
 		if h.Bytes, err = retainedBytes(tx, key, k); err != nil {
 			return false, err
 		}
-		if o.counted = true; bad == nil && !goes() {
+		if o.counted = true; bad == nil && !deletes() {
 			return false, nil
 		}
 	}
