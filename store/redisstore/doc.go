@@ -95,6 +95,5 @@
 //	checks      decides whether anything may be written
 //	memory      how full Redis is
 //
-// The package imports the nouns and the Redis client. Data comes in from packages hub
-// and subscriptions, and goes out to delivery.
+// Data comes in from packages hub and subscriptions, and goes out to delivery.
 package redisstore
