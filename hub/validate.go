@@ -32,8 +32,8 @@ func (h *Handler) validate(ctx context.Context, p *publication) error {
 
 // continues checks that the notification continues the topic as its head is now, or was when this hub
 // stored it. A refusal counts only if the head is still the same afterwards: between the reads another
-// publish may have arrived, or a failover, so that the answers came from two stores. So does a duplicate of a
-// head that was not read.
+// publish may have arrived, or a failover, so that the answers came from two stores. The same is true of a
+// duplicate that was found by a remembered head.
 func (h *Handler) continues(ctx context.Context, p *publication) error {
 	var err error
 	head, recalled := h.heads.recall(p.topic)

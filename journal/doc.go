@@ -1,7 +1,6 @@
-// Package journal holds the nouns of the hub's journal: the Entry a Source's
-// notification becomes, the Head of a topic, the Cursor of a subscription and
-// the rule that merges two cursors, together with the interfaces a store
-// implements.
+// Package journal has the types of the hub's journal: the Entry that a Source's
+// notification becomes, the Head of a topic, the Cursor of a subscription, and the rule
+// that merges two cursors. It also has the interfaces that a store implements.
 //
 // A topic has one append-only journal of accepted notifications. The hub
 // appends to it, delivery reads from it, and each subscription's cursor says
