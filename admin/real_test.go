@@ -40,7 +40,10 @@ func newReal(t *testing.T) *real {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := subscriptions.New(subscriptions.Options{Store: s, Heads: s, Entries: s, Client: client, Changed: d.Apply, ResumeWithin: 24 * time.Hour})
+	service, err := subscriptions.New(subscriptions.Options{Store: s, Heads: s, Entries: s, Client: client, Changed: d.Apply, ResumeWithin: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{d.Run, service.Run} {

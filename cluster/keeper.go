@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,11 @@ const (
 // owned reports whether there is a lease.
 func (s state) owned() bool { return s == starting || s == working || s == finishing }
 
-// New returns a Keeper that owns nothing until Run.
-func New(o Options) *Keeper {
+// New returns a Keeper that owns nothing until Run. It fails if a required option is missing.
+func New(o Options) (*Keeper, error) {
+	if o.Store == nil || o.Worker == nil || o.Self.ID == "" {
+		return nil, errors.New("cluster: Options needs a Store, a Worker and a Self with an ID")
+	}
 	k := &Keeper{
 		o: o, base: time.Now(), tick: longestTick, renew: time.Hour,
 		poke: make(chan struct{}, 1), slots: make(chan struct{}, startsAtOnce),
@@ -130,7 +134,7 @@ func New(o Options) *Keeper {
 		k.events.report = func(Event) {}
 	}
 	k.live.Store(1)
-	return k
+	return k, nil
 }
 
 // Owns reports whether this hub owns a shard now. It is cheap. Ask it before sending

@@ -304,7 +304,10 @@ func (b *bed) start(id string, change func(*Options, *part)) *hub {
 	if change != nil {
 		change(&o, p)
 	}
-	k := New(o)
+	k, err := New(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	p.owns = k.Owns
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
@@ -475,7 +478,10 @@ func TestStopsByItsOwnClock(t *testing.T) {
 // could notice.
 func TestFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := New(Options{Store: Alone, Self: Node{ID: "a"}, Lease: lease})
+		k, err := New(Options{Store: Alone, Worker: &part{}, Self: Node{ID: "a"}, Lease: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
 		k.until[7].Store(k.end(k.now()))
 		if !k.Owns(7) || k.Owns(8) {
 			t.Error("a lease is not one")

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,4 +103,17 @@ func TestStartsWithoutStore(t *testing.T) {
 			t.Errorf("it had started after %v, and works on %d shards", took, h.part.count())
 		}
 	})
+}
+
+// New refuses options that Run cannot do without.
+func TestNewNeedsItsOptions(t *testing.T) {
+	for name, o := range map[string]Options{
+		"Store":  {Worker: &part{}, Self: Node{ID: "a"}},
+		"Worker": {Store: Alone, Self: Node{ID: "a"}},
+		"Self":   {Store: Alone, Worker: &part{}},
+	} {
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
 }

@@ -14,9 +14,13 @@ import (
 
 // operator is a Service that informs the bed's Dispatcher of its changes.
 func (b *bed) operator() *subscriptions.Service {
-	return subscriptions.New(subscriptions.Options{
+	s, err := subscriptions.New(subscriptions.Options{
 		Store: b.memory, Heads: b.memory, Entries: b.memory, Client: b.wire, Changed: b.d.Apply,
 	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
 }
 
 // A retry is made at once, whatever the lane waits for, and counts on; after it

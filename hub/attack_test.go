@@ -63,10 +63,13 @@ func (s *siege) start() {
 		s.t.Fatal(err)
 	}
 	s.addresses = egress.NewBudget(perMinute)
-	s.subs = subscriptions.New(subscriptions.Options{
+	s.subs, err = subscriptions.New(subscriptions.Options{
 		Store: s.store, Heads: s.store, Client: s, Budget: budget, Check: checker,
 		MaxPending: 100_000, MaxPendingPerHost: 1000,
 	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	pattern, err := validate.ParsePattern("https://source.example/*")
 	if err != nil {
 		s.t.Fatal(err)

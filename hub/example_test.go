@@ -107,9 +107,12 @@ func OpenHub(hubURL, dir string) (h *EmbeddedHub, err error) {
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	h.requests = subscriptions.New(subscriptions.Options{
+	h.requests, err = subscriptions.New(subscriptions.Options{
 		Store: h.store, Heads: h.store, Client: h.client, Check: h.topics, Changed: h.deliveries.Apply, ResumeWithin: 24 * time.Hour,
 	})
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
 	h.Handler, err = hub.New(hub.Options{
 		HubURL: hubURL, Journal: h.store, Pings: h.store, Topics: h.topics, Subscriptions: h.requests,
 		Auth: hub.PublishAuth{Content: true}, // who controls the topic URI may publish to it

@@ -33,12 +33,25 @@ func oneNotification(t *testing.T) *storetest.Memory {
 	return store
 }
 
+// historyOf answers readers of a store.
+func historyOf(t *testing.T, store interface {
+	journal.Reader
+	journal.Watcher
+}) *history.Service {
+	t.Helper()
+	s, err := history.New(history.Options{HubURL: hubURL, Journal: store, Watcher: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // withHistory is a hub with the journal of oneNotification.
 func withHistory(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	store := oneNotification(t)
 	return newWorld(t, append([]func(*Options){func(o *Options) {
-		o.History, o.Read = history.New(history.Options{HubURL: hubURL, Journal: store, Watcher: store}), ReadOpen
+		o.History, o.Read = historyOf(t, store), ReadOpen
 		o.Publishers = validate.NewPublishers([]validate.Publisher{{
 			Name: "bob", Reads: patterns("https://example.org/*"), TokenSHA256: [][32]byte{sha256.Sum256([]byte("bob's token"))},
 		}})
@@ -178,7 +191,7 @@ func TestPlanningIsLimited(t *testing.T) {
 		w := withHistory(t, func(o *Options) {
 			o.ReadBytes, o.MaxBody = Rate{Events: 400, Per: time.Minute}, 100
 			o.Now = func() time.Time { return now }
-			o.History = history.New(history.Options{HubURL: hubURL, Journal: read, Watcher: read})
+			o.History = historyOf(t, read)
 		})
 		question := about(topic, "&after=earliest")
 		if rec := w.ask(method, question); rec.Code != http.StatusOK {

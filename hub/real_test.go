@@ -90,10 +90,13 @@ func realHubAt(t *testing.T, path string) (hubURL string, store *embedstore.Stor
 		t.Fatal(err)
 	}
 	t.Cleanup(checker.Close)
+	requests, err := subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler, err = hub.New(hub.Options{
-		HubURL: hubURL, Journal: store, Pings: store, Topics: checker, Callbacks: client,
-		Subscriptions: subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client}),
-		Auth:          hub.PublishAuth{Content: true, Token: true},
+		HubURL: hubURL, Journal: store, Pings: store, Topics: checker, Callbacks: client, Subscriptions: requests,
+		Auth: hub.PublishAuth{Content: true, Token: true},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -68,3 +68,17 @@ func TestChangeMergesTheCursor(t *testing.T) {
 		t.Error("a first request does not grow the store")
 	}
 }
+
+// New refuses options that a Service cannot do without.
+func TestNewNeedsItsOptions(t *testing.T) {
+	w := newWorld(Options{})
+	for name, o := range map[string]Options{
+		"Store":  {Heads: w, Client: w},
+		"Heads":  {Store: w.store, Client: w},
+		"Client": {Store: w.store, Heads: w},
+	} {
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

@@ -176,7 +176,10 @@ func (w *world) restart(o Options) {
 		defer w.mu.Unlock()
 		w.events = append(w.events, e)
 	}
-	w.Service = New(o)
+	var err error
+	if w.Service, err = New(o); err != nil {
+		panic(err)
+	}
 }
 
 func (w *world) Head(_ context.Context, topic string) (journal.Head, error) {

@@ -3,6 +3,7 @@ package subscriptions
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -117,8 +118,12 @@ type Service struct {
 	order [journal.Partitions]sync.Mutex
 }
 
-// New returns a Service. It does nothing in the background until Run.
-func New(o Options) *Service {
+// New returns a Service. It does nothing in the background until Run. It fails if a required
+// option is missing.
+func New(o Options) (*Service, error) {
+	if o.Store == nil || o.Heads == nil || o.Client == nil {
+		return nil, errors.New("subscriptions: Options needs a Store, Heads and a Client")
+	}
 	o.LeaseMin = cmp.Or(o.LeaseMin, 300*time.Second)
 	o.LeaseDefault = cmp.Or(o.LeaseDefault, 864_000*time.Second)
 	o.LeaseMax = cmp.Or(o.LeaseMax, 2_678_400*time.Second)
@@ -150,7 +155,7 @@ func New(o Options) *Service {
 		o:      o,
 		queue:  newQueue(o.Workers, o.MaxPending, o.MaxPendingPerHost, o.Live),
 		counts: newCounts(max(o.MaxTotal, 0), o.MaxPerHost > 0, o.Owns),
-	}
+	}, nil
 }
 
 // owns reports whether this hub owns the shard of a subscription.

@@ -83,7 +83,10 @@ func TestFoundIsTakenUpOnce(t *testing.T) {
 		}
 		// Another hub accepts a newer request.
 		w.answer(cbHost, echo)
-		other := New(Options{Store: w.store, Heads: w, Owns: func(int) bool { return false }})
+		other, err := New(Options{Store: w.store, Heads: w, Client: w, Owns: func(int) bool { return false }})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := other.Accept(t.Context(), subscribe(callback), ""); err != nil {
 			t.Fatal(err)
 		}

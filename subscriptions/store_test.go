@@ -76,7 +76,10 @@ func start(t *testing.T, dir string, changed func(subscriptions.Subscription)) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client, Budget: egress.NewBudget(20), Changed: changed})
+	s, err := subscriptions.New(subscriptions.Options{Store: store, Heads: store, Client: client, Budget: egress.NewBudget(20), Changed: changed})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

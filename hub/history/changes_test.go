@@ -81,8 +81,12 @@ func (s *awayStore) Read(ctx context.Context, topic string, after journal.Anchor
 
 func newWorld(t *testing.T) *world {
 	store := &awayStore{Memory: storetest.NewMemory()}
+	service, err := New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &world{
-		Service: New(Options{HubURL: "https://hub.example/", Journal: store, Watcher: store}),
+		Service: service,
 		t:       t, store: store.Memory, away: &store.away, reads: &store.reads, mute: &store.mute, lost: &store.lost, now: minute(10_000),
 	}
 }

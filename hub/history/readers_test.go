@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/store/storetest"
 )
 
 // asked is an answer that nobody has read yet.
@@ -350,6 +351,20 @@ func TestSharedCountsWhatItKeeps(t *testing.T) {
 		}
 		if sum != c.bytes || round > 25 && sum < most*3/4 {
 			t.Fatalf("round %d: it counts %d bytes and keeps %d, and %d may be", round, c.bytes, sum, most)
+		}
+	}
+}
+
+// New refuses options that a Service cannot do without.
+func TestNewNeedsItsOptions(t *testing.T) {
+	store := storetest.NewMemory()
+	for name, o := range map[string]Options{
+		"HubURL":  {Journal: store, Watcher: store},
+		"Journal": {HubURL: "https://hub.example/", Watcher: store},
+		"Watcher": {HubURL: "https://hub.example/", Journal: store},
+	} {
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
 		}
 	}
 }

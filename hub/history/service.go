@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Options are what a Service needs. HubURL and Journal are required.
+// Options are what a Service needs. HubURL, Journal and Watcher are required.
 type Options struct {
 	// HubURL is the hub's public URL, to which the addresses in answers lead.
 	HubURL  string
@@ -73,8 +74,11 @@ type counts struct {
 	each map[string]int
 }
 
-// New returns a Service.
-func New(o Options) *Service {
+// New returns a Service. It fails if a required option is missing.
+func New(o Options) (*Service, error) {
+	if o.HubURL == "" || o.Journal == nil || o.Watcher == nil {
+		return nil, errors.New("history: Options needs a HubURL, a Journal and a Watcher")
+	}
 	o.MaxAnswers = cmp.Or(o.MaxAnswers, 8)
 	o.MaxAnswersEach = cmp.Or(o.MaxAnswersEach, 2)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
@@ -98,7 +102,7 @@ func New(o Options) *Service {
 	if o.MaxAnswers > 0 {
 		s.work = semaphore.NewWeighted(int64(o.MaxAnswers))
 	}
-	return s
+	return s, nil
 }
 
 // Drain ends all streams, now and from now on. Their readers are asked to come again after a

@@ -35,10 +35,13 @@ func Example() {
 	for _, sentence := range store.Found.Warnings {
 		log.Print(sentence) // for instance that Redis may lose what it has acknowledged
 	}
-	keeper := cluster.New(cluster.Options{
+	keeper, err := cluster.New(cluster.Options{
 		Store: store.Leases, Worker: &w, Lease: lease, Drain: drain,
 		Self: cluster.Node{ID: rand.Text(), Name: "hub-1", HubURL: hubURL, Format: redisstore.Format, StartedAt: time.Now()},
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	w.ready = keeper.Starting
 
 	// Strangers choose what this client calls. On the Internet, use one that does not dial addresses of your network.
@@ -57,10 +60,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	requests = subscriptions.New(subscriptions.Options{
+	requests, err = subscriptions.New(subscriptions.Options{
 		Store: store, Heads: store, Client: client, Check: topics, Changed: deliveries.Apply, ResumeWithin: 24 * time.Hour,
 		Owns: keeper.Owns, Live: keeper.Live, StoreTime: store.Time,
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	w.Handler, err = hub.New(hub.Options{
 		HubURL: hubURL, Journal: store, Pings: store, Topics: topics, Subscriptions: requests,
 		Auth: hub.PublishAuth{Content: true}, Owns: keeper.Owns, Live: keeper.Live,

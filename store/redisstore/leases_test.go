@@ -204,7 +204,10 @@ func TestKeepersOnRedis(t *testing.T) {
 	var stops []func()
 	start := func(i int) {
 		id := fmt.Sprint("hub ", i)
-		k := cluster.New(cluster.Options{Store: stores[i].Leases, Worker: noWorker{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: 20 * time.Second}) // a busy machine needs time to release
+		k, err := cluster.New(cluster.Options{Store: stores[i].Leases, Worker: noWorker{}, Self: cluster.Node{ID: id, Name: id}, Lease: 6 * time.Second, Drain: 20 * time.Second}) // a busy machine needs time to release
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = k.Run(ctx) }()

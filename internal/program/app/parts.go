@@ -28,7 +28,10 @@ func (a *App) startParts(ctx context.Context) error {
 		return err
 	}
 	a.stops.add("outbound connections", func(context.Context) error { client.CloseIdleConnections(); return nil })
-	shards := a.newShards()
+	shards, err := a.newShards()
+	if err != nil {
+		return err
+	}
 	budget := egress.NewBudget(a.cfg.VerifyBudget)
 	budget.Refused, budget.Live = a.metrics.Refused, shards.keeper.Live
 	topics, err := a.topicChecker(client, budget)
@@ -44,9 +47,16 @@ func (a *App) startParts(ctx context.Context) error {
 	a.dispatcher.Store(dispatcher)
 	shards.dispatcher = dispatcher
 	a.shards.Store(shards)
-	service := a.subscriptions(client, budget, topics, shards)
+	service, err := a.subscriptions(client, budget, topics, shards)
+	if err != nil {
+		return err
+	}
 	a.service.Store(service)
-	a.history.Store(newHistory(a))
+	readers, err := newHistory(a)
+	if err != nil {
+		return err
+	}
+	a.history.Store(readers)
 	if a.hub, err = a.hubHandler(client, topics, service, shards); err != nil {
 		return err
 	}
@@ -130,7 +140,7 @@ func (a *App) newDispatcher(client *egress.Client, shards *shards) (*delivery.Di
 	})
 }
 
-func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shards *shards) *subscriptions.Service {
+func (a *App) subscriptions(client *egress.Client, budget *egress.Budget, topics *validate.TopicChecker, shards *shards) (*subscriptions.Service, error) {
 	return subscriptions.New(subscriptions.Options{
 		Store:             a.store,
 		Heads:             a.store,
@@ -164,7 +174,7 @@ const (
 )
 
 // newHistory returns what answers readers of the journal.
-func newHistory(a *App) *history.Service {
+func newHistory(a *App) (*history.Service, error) {
 	unlimited := func(n int) int { return cmp.Or(n, -1) }
 	return history.New(history.Options{
 		HubURL:         a.hubURL,

@@ -48,14 +48,14 @@ func (p worker) Finish(ctx context.Context, shard int) { p.s.dispatcher.Finish(c
 func (p worker) Abort(shard int) { p.s.dispatcher.Abort(shard) }
 
 // newShards makes the keeper of this hub's shards. Without other hubs it owns all of them.
-func (a *App) newShards() *shards {
+func (a *App) newShards() (_ *shards, err error) {
 	s := &shards{store: a.backend.leases, log: a.log.Named("cluster"), self: a.node(a.cfg.NodeID + "/" + rand.Text()[:8])}
 	o := cluster.Options{Store: s.store, Worker: worker{s}, Drain: a.cfg.Drain, Event: s.event, Self: s.self}
 	if s.shared() {
 		o.Lease = a.cfg.OwnerLease
 	}
-	s.keeper = cluster.New(o)
-	return s
+	s.keeper, err = cluster.New(o)
+	return s, err
 }
 
 // shared reports whether other hubs may use the store too. Only then there are leases.
