@@ -18,6 +18,7 @@ import (
 
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/websub"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -376,6 +377,25 @@ func TestOneSubscription(t *testing.T) {
 	for _, id := range []string{"nonsense", uuid.Nil.String(), subscriptions.ID("a", "b").String()} {
 		resp, body := send(t, http.MethodGet, base+id)
 		wantProblem(t, resp, body, 404, id)
+	}
+}
+
+// A request to end what there is not shows no subscription (HUB-18).
+func TestUnsubscribeOfNothingIsNotShown_HUB18(t *testing.T) {
+	m := new(memory)
+	ask := &subscriptions.Request{Mode: websub.ModeUnsubscribe, Topic: theTopic, Callback: "https://s.example/cb", AcceptedAt: noon}
+	m.addRecord(subscriptions.Record{Request: ask})
+	api := start(t, Options{Topics: m, Subscriptions: m}) + "/api/v1/subscriptions"
+	for _, query := range []string{"", "?host=s.example", "?state=pending"} {
+		if items := decode[Page[Subscription]](t, api+query).Items; len(items) != 0 {
+			t.Errorf("%s: %+v", query, items)
+		}
+	}
+	id := ask.SubscriptionID().String()
+	resp, body := send(t, http.MethodGet, api+"/"+id)
+	wantProblem(t, resp, body, 404, id)
+	if n := decode[Many](t, api+"/count").Matched; n != 0 {
+		t.Errorf("%d are counted", n)
 	}
 }
 

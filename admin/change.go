@@ -207,7 +207,11 @@ func (a *subscriptionCalls) ofSubscription(do func(r *http.Request, c Control, i
 
 // notInForce says why a subscription gets nothing.
 func (a *subscriptionCalls) notInForce(ctx context.Context, id uuid.UUID) error {
-	if rec, err := a.Subscriptions.Get(ctx, id); err == nil && rec.State(a.Now()) == subscriptions.StatePending && rec.Request.Mode == "subscribe" {
+	_, rec, err := a.record(ctx, id.String())
+	if err != nil {
+		return err
+	}
+	if rec.State(a.Now()) == subscriptions.StatePending {
 		return refuse(http.StatusConflict, "Subscription %s is not in force yet: its callback has not confirmed it. Retry the subscription to ask it now.", id)
 	}
 	return refuse(http.StatusConflict, "Subscription %s gets nothing: it has ended, or its lease ran out. Its subscriber has to subscribe again.", id)

@@ -53,7 +53,7 @@ func (a *subscriptionCalls) subscriptions(ctx context.Context, records iter.Seq2
 }
 
 func (a *subscriptionCalls) getSubscription(w http.ResponseWriter, r *http.Request) error {
-	_, rec, err := a.record(r.Context(), mux.Vars(r)["id"])
+	id, rec, err := a.record(r.Context(), mux.Vars(r)["id"])
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *subscriptionCalls) record(ctx context.Context, raw string) (uuid.UUID, 
 		return id, subscriptions.Record{}, err
 	}
 	rec, err := a.Subscriptions.Get(ctx, id)
-	if err == nil && rec.Subscription == nil && rec.Request == nil {
+	if err == nil && rec.State(a.Now()) == "" {
 		err = noSubscription(id)
 	}
 	return id, rec, err
@@ -123,7 +123,7 @@ func (f filter) match(rec subscriptions.Record, now time.Time) bool {
 	if f.topic != "" && f.topic != topic && f.topicID != journal.TopicID(topic) {
 		return false
 	}
-	if f.state != "" && f.state != rec.State(now) {
+	if state := rec.State(now); state == "" || f.state != "" && f.state != state {
 		return false
 	}
 	return f.host == "" || f.at.Has(rec)

@@ -118,17 +118,17 @@ func (o *Options) grant(r websub.SubscribeRequest) time.Duration {
 	return max(lease.Truncate(time.Second), time.Second)
 }
 
-// checkPerHost refuses a new subscription at a host that is at its limit. Requests that
-// wait count too.
+// checkPerHost refuses a new subscription at a host that is at its limit. A subscription
+// that is only requested counts too, and a request to renew one needs no further place.
 func (s *Service) checkPerHost(ctx context.Context, id uuid.UUID, host string) error {
-	if s.o.MaxPerHost <= 0 || s.counts.onHost(host)+s.queue.pending(host) < perHub(s.o.MaxPerHost, s.o.Live()) {
+	if s.o.MaxPerHost <= 0 || s.counts.onHost(host) < perHub(s.o.MaxPerHost, s.o.Live()) {
 		return nil
 	}
 	rec, err := s.o.Store.Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("looking for a subscription to renew: %w", err)
 	}
-	if rec.Request != nil || rec.Subscription != nil && rec.Subscription.Live(s.o.Clock.Earliest()) {
+	if s.counts.of(rec, s.o.Clock.Earliest()).host != "" {
 		return nil
 	}
 	return &LimitError{

@@ -220,3 +220,81 @@ func TestSubscriptionsOfOneHostAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A subscription has one place at its host, whatever requests wait: to renew it, to end it, to
+// end what there is not, or denials. HUB-12, HUB-18
+func TestWaitingRequestsNeedNoSecondPlaceAtTheHost(t *testing.T) {
+	virtual(t, Options{MaxPerHost: 3}, func(t *testing.T, w *world) {
+		defer w.run(t)()
+		at := func(i int) string { return fmt.Sprintf("https://%s/%d", cbHost, i) }
+		refused := func(i int) bool {
+			t.Helper()
+			err := w.Accept(t.Context(), subscribe(at(i)), "")
+			if err != nil && !errors.As(err, new(*LimitError)) {
+				t.Fatal(err)
+			}
+			return err != nil
+		}
+		w.accept(t, subscribe(at(0)))
+		elapse(time.Second)
+		w.answer(cbHost, answering(500)) // everything waits from now on
+		w.accept(t, subscribe(at(0)))
+		w.accept(t, unsubscribe(at(9)))
+		elapse(time.Second)
+		if refused(1) || refused(2) {
+			t.Error("the renewal has a second place, or the unsubscribe has one")
+		}
+		if refused(0) || refused(1) {
+			t.Error("a request is refused because of itself")
+		}
+		if !refused(3) || !refused(9) {
+			t.Error("there are more than the host may have")
+		}
+		w.accept(t, unsubscribe(at(0)))
+		w.answer(cbHost, nil)
+		elapse(time.Minute)
+		if refused(3) {
+			t.Error("the one that ended has a place")
+		}
+		w.answer(cbHost, answering(500))
+		if err := w.End(t.Context(), ID(topic, at(1)), EndRemoved, ""); err != nil {
+			t.Fatal(err)
+		}
+		if refused(4) {
+			t.Error("a denial that waits has a place")
+		}
+	})
+}
+
+// A request that another hub accepted has its place as soon as the hub that owns it finds it.
+func TestRequestsOfOtherHubsHavePlacesAtTheHost(t *testing.T) {
+	virtual(t, Options{MaxPerHost: 2}, func(t *testing.T, w *world) {
+		defer w.run(t)()
+		elapse(time.Second)
+		at := func(i int) string { return fmt.Sprintf("https://%s/%d", cbHost, i) }
+		other, err := New(Options{Store: w.store, Heads: w, Client: w, Owns: func(int) bool { return false }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if err := other.Accept(t.Context(), subscribe(at(i)), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count := func(when string) {
+			t.Helper()
+			w.Found(w.record(at(0)))
+			w.Found(w.record(at(1)))
+			if n := w.counts.onHost(egress.HostPortOf(at(0))); n != 2 {
+				t.Errorf("%s: %d are counted, want 2", when, n)
+			}
+		}
+		count("found")
+		count("found again")
+		elapse(time.Second)
+		count("in force")
+		if err := w.Accept(t.Context(), subscribe(at(2)), ""); !errors.As(err, new(*LimitError)) {
+			t.Errorf("one more than the host may have: %v", err)
+		}
+	})
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -48,7 +47,7 @@ func (s *Service) Counts() Counts {
 // After a sweep, a shard remembers only the sites and requesters that have at least a 64th
 // of its subscriptions: at most 64 of each. So a site that spreads thinly over the shards
 // can get a 64th more than its quarter. If hosts are limited, a shard also remembers each
-// host with a live subscription.
+// host with a subscription that is live or requested.
 type counts struct {
 	most    int // of all hubs together; 0: no limit
 	perHost bool
@@ -68,7 +67,7 @@ type tenant struct{ site, requester uint64 }
 type counted struct {
 	state  State
 	stored bool
-	host   string // of a live subscription; empty: there is none, or hosts are not limited
+	host   string // of one that is live or requested; empty: it is neither, or hosts are not limited
 	tenant
 }
 
@@ -77,7 +76,7 @@ type shardCounts struct {
 	swept                  bool // since this hub owns the shard
 	pending, ended, stored int
 	sites, requesters      map[uint64]int
-	hosts                  map[string]int // live subscriptions
+	hosts                  map[string]int // subscriptions that are live or requested
 }
 
 func newCounts(most int, perHost bool, owns func(int) bool) *counts {
@@ -94,14 +93,12 @@ func (c *counts) tenant(callback string, requester uint64) tenant {
 
 // of returns what a record counts as at now.
 func (c *counts) of(rec Record, now time.Time) (is counted) {
-	if rec.Subscription != nil || rec.Request != nil {
-		is.state = rec.State(now)
-	}
+	is.state = rec.State(now)
 	if s := rec.Subscription; s != nil {
 		is.stored, is.tenant = true, c.tenant(s.Callback, s.Requester)
-		if c.perHost && s.Live(now) {
-			is.host = egress.HostPortOf(s.Callback)
-		}
+	}
+	if c.perHost && is.state != "" && is.state != StateEnded {
+		is.host = rec.CallbackHost()
 	}
 	return is
 }
@@ -175,7 +172,7 @@ func (c *counts) changed(id uuid.UUID, before, after Record, now time.Time) {
 	}
 }
 
-// onHost returns the number of live subscriptions at a callback host.
+// onHost returns the number of subscriptions at a callback host that are live or requested.
 func (c *counts) onHost(host string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,6 +63,19 @@ func TestDeniedCountsAsEnded_HUB21(t *testing.T) {
 	})
 }
 
+// A request to end what there is not is no subscription (HUB-18).
+func TestUnsubscribeOfNothingIsNoSubscription_HUB18(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		w.answer(cbHost, answering(http.StatusInternalServerError))
+		defer w.run(t)()
+		w.accept(t, unsubscribe(callback))
+		elapse(time.Second)
+		if rec, c := w.record(callback), w.Counts(); rec.Request == nil || rec.State(time.Now()) != "" || c != (Counts{Waiting: 1}) {
+			t.Errorf("%q, %+v", rec.State(time.Now()), c)
+		}
+	})
+}
+
 // Invariant 10: a subscription that begins anew, as its lease ran out too long
 // ago, tells what it missed, even where house was not kept meanwhile.
 func TestBeginningAnewTellsTheGap(t *testing.T) {

@@ -183,11 +183,11 @@ func (q *queue) lacks(r *Request) bool {
 	}
 }
 
-// pending returns the number of jobs for a callback host.
-func (q *queue) pending(host string) int {
+// known reports whether there is a job for an id.
+func (q *queue) known(id uuid.UUID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pend[host]
+	return q.jobs[id] != nil
 }
 
 // waiting returns the number of all jobs.

@@ -96,7 +96,7 @@ func TestNewerJobReplacesTheOneThatWaits(t *testing.T) {
 	if got, _ := q.next(t0); got != fresh {
 		t.Errorf("got %+v, want the one that is due first", got)
 	}
-	if n := q.pending("a"); n != 3 {
+	if n := q.pend["a"]; n != 3 {
 		t.Errorf("%d jobs, want 3", n)
 	}
 }
@@ -148,11 +148,4 @@ func BenchmarkQueue(b *testing.B) {
 		}
 		q.finish(j, false)
 	}
-}
-
-// known reports whether there is a job for id.
-func (q *queue) known(id uuid.UUID) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.jobs[id] != nil
 }

@@ -165,9 +165,14 @@ func (o *Options) owns(id uuid.UUID) bool { return o.Owns(Shard(id)) }
 // it: another hub accepted it, or owned the shard before. It must be called for owned shards
 // only.
 func (s *Service) Found(rec Record) {
-	if r := rec.Request; r != nil && s.queue.lacks(r) {
-		s.enqueue(r, rec.Subscription.sameSubscriber(r))
+	r := rec.Request
+	if r == nil || !s.queue.lacks(r) {
+		return
 	}
+	if id := r.SubscriptionID(); !s.queue.known(id) { // it is not counted here yet
+		s.counts.changed(id, Record{Subscription: rec.Subscription}, rec, s.o.Clock.Earliest())
+	}
+	s.enqueue(r, rec.Subscription.sameSubscriber(r))
 }
 
 // Run verifies the pending requests of the shards that this hub owns, and those that Accept

@@ -112,18 +112,18 @@ func (s *Subscription) State(now time.Time) State {
 
 // State returns the state of a record at now: that of the subscription in force. If there is
 // none, it is pending if a request waits to become one, and ended if a denial waits to be
-// sent.
+// sent. Empty: there is no subscription, at most a request to end one (HUB-18).
 func (r Record) State(now time.Time) State {
 	s, q := r.Subscription, r.Request
 	switch {
-	case s == nil && q != nil && q.Denied != "":
-		return StateEnded
-	case s == nil:
+	case q != nil && q.Mode == websub.ModeSubscribe && q.Denied == "" && (s == nil || !s.Live(now)):
 		return StatePending
-	case q != nil && q.Mode == websub.ModeSubscribe && q.Denied == "" && !s.Live(now):
-		return StatePending
-	default:
+	case s != nil:
 		return s.State(now)
+	case q != nil && q.Denied != "":
+		return StateEnded
+	default:
+		return ""
 	}
 }
 
