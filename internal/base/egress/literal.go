@@ -49,10 +49,11 @@ func (c *Client) checkURL(u *url.URL) (target string, err error) {
 
 // checkHost is checkURL for a host.
 func (c *Client) checkHost(host string) (target string, refused *RefusedError) {
-	name := strings.TrimRight(strings.ToLower(host), ".")
+	name := strings.ToLower(host)
 	if addr, err := netip.ParseAddr(name); err == nil {
 		return addrTarget(addr), c.policy.check(addr)
 	}
+	name = strings.TrimSuffix(name, ".") // an address has no root: it is not dialled with a dot after it
 	switch {
 	case isLocalhost(name):
 		if c.policy.check(netip.IPv6Loopback()) == nil {
@@ -62,7 +63,7 @@ func (c *Client) checkHost(host string) (target string, refused *RefusedError) {
 			return "", &RefusedError{host, "stands for " + refused.Addr + ", which " + refused.Reason, refused.Kind}
 		}
 	case endsInNumber(name):
-		return "", &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers, like 192.0.2.1", RefusedForm}
+		return "", &RefusedError{host, "is a number in a form that is not called: write an address as four decimal numbers without a dot after them, like 192.0.2.1", RefusedForm}
 	case !isName(name), !isASCII(host):
 		return "", &RefusedError{host, "is not written like a name of the DNS: letters, digits, hyphens and dots, other letters in their xn-- form", RefusedForm}
 	}

@@ -184,9 +184,12 @@ func TestCheckLiteral(t *testing.T) {
 	}{
 		{"http://example.org/cb", false, false},
 		{"http://8.8.8.8/", false, false},
-		{"http://8.8.8.8./", false, false},
+		{"http://8.8.8.8./", true, true}, // nothing dials that
 		{"http://127.0.0.1/", true, false},
-		{"http://127.0.0.1./", true, false},
+		{"http://127.0.0.1./", true, true},
+		{"http://example.org./", false, false},
+		{"http://example.org../", true, true},
+		{"http://localhost../", true, true},
 		{"http://127.0.0.1:8080/x?y", true, false},
 		{"http://[::1]:8080/", true, false},
 		{"http://localhost/", true, false},
