@@ -34,6 +34,20 @@ func TestCommitErrorNamesAFew(t *testing.T) {
 	}
 }
 
+// What failed for the same reason has it once.
+func TestCommitErrorSaysAReasonOnce(t *testing.T) {
+	e := &CommitError{Failed: map[uuid.UUID]error{}}
+	for n := range 7 {
+		e.Failed[uuid.UUID{15: byte(n)}] = errors.New("out of memory")
+	}
+	e.Failed[uuid.UUID{15: 1}] = errors.New("no such key")
+	id := func(n byte) string { return uuid.UUID{15: n}.String() }
+	want := "subscription " + id(0) + ", " + id(2) + ", " + id(3) + ", " + id(4) + ": out of memory; subscription " + id(1) + ": no such key; and 2 more"
+	if text := e.Error(); text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
 // The errors for a requester, a callback and the log say what was wrong.
 func TestErrorsSayWhy(t *testing.T) {
 	for want, err := range map[string]error{

@@ -117,21 +117,28 @@ type Commit struct {
 // read, and repeating the commit does not help. Failed has at least one entry.
 type CommitError struct{ Failed map[uuid.UUID]error }
 
-// Error names a few of them.
+// Error names a few of them, and says each reason once.
 func (e *CommitError) Error() string {
 	const named = 5
-	var text strings.Builder
-	for n, id := range slices.SortedFunc(maps.Keys(e.Failed), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
-		if n == named {
-			fmt.Fprintf(&text, "; and %d more", len(e.Failed)-named)
-			break
+	ids := slices.SortedFunc(maps.Keys(e.Failed), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	var reasons []string
+	failed := map[string]string{} // which subscriptions, by the reason
+	for _, id := range ids[:min(len(ids), named)] {
+		switch reason := e.Failed[id].Error(); failed[reason] {
+		case "":
+			reasons = append(reasons, reason)
+			failed[reason] = id.String()
+		default:
+			failed[reason] += ", " + id.String()
 		}
-		if n > 0 {
-			text.WriteString("; ")
-		}
-		fmt.Fprintf(&text, "subscription %v: %v", id, e.Failed[id])
 	}
-	return text.String()
+	for i, reason := range reasons {
+		reasons[i] = "subscription " + failed[reason] + ": " + reason
+	}
+	if more := len(ids) - named; more > 0 {
+		reasons = append(reasons, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(reasons, "; ")
 }
 
 // Unwrap returns all errors.
