@@ -106,7 +106,7 @@ type Options struct {
 
 	// History answers readers who ask for what the journal has. Nil: there is none.
 	History *history.Service
-	// Read says who may ask. Readers with a token are among Publishers.
+	// Read says who may ask. Readers with a token are among Publishers. Empty: ReadOpen.
 	Read ReadAccess
 	// ReadOrigins are the origins whose web pages may read; "*": all.
 	ReadOrigins []string
@@ -157,8 +157,26 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a Handler. It fails if a required option is missing, or if HubURL cannot be
-// the URL of a hub.
+// check checks the limits.
+func (o *Options) check() error {
+	switch o.Read {
+	case "", ReadOpen, ReadToken, ReadOff:
+	default:
+		return fmt.Errorf("hub: Read is %q; it can be open, token and off", o.Read)
+	}
+	if min(o.MaxBody, o.MaxPublishBytes, o.MaxFetchBytes) < 0 {
+		return errors.New("hub: a number of bytes in Options is negative; zero is the default")
+	}
+	for _, r := range []Rate{o.PublishRate, o.SubscribeRate, o.PublishBytes, o.ReadBytes, o.ReadTotal} {
+		if r.Events < 0 || r.Per < 0 || r.Events > 0 && r.Per == 0 {
+			return fmt.Errorf("hub: a rate in Options is %d per %v; the zero Rate is no limit", r.Events, r.Per)
+		}
+	}
+	return nil
+}
+
+// New returns a Handler. It fails if a required option is missing, if HubURL cannot be the
+// URL of a hub, or if a limit makes no sense.
 func New(o Options) (*Handler, error) {
 	if err := websub.CheckURL("the hub URL", o.HubURL); err != nil {
 		return nil, err
@@ -170,12 +188,12 @@ func New(o Options) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub URL: %w", err)
 	}
-	if o.Publishers == nil {
-		o.Publishers = validate.NewPublishers(nil)
+	if err := o.check(); err != nil {
+		return nil, err
 	}
-	o.MaxBody = cmp.Or(max(o.MaxBody, 0), 50<<20)
-	o.MaxPublishBytes = cmp.Or(max(o.MaxPublishBytes, 0), 256<<20)
-	o.MaxFetchBytes = max(cmp.Or(max(o.MaxFetchBytes, 0), o.MaxPublishBytes/4), 2*o.MaxBody)
+	o.MaxBody = cmp.Or(o.MaxBody, 50<<20)
+	o.MaxPublishBytes = cmp.Or(o.MaxPublishBytes, 256<<20)
+	o.MaxFetchBytes = max(cmp.Or(o.MaxFetchBytes, o.MaxPublishBytes/4), 2*o.MaxBody)
 	o.MaxPublishBytes = max(o.MaxPublishBytes, 2*o.MaxBody)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
