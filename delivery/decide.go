@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -118,7 +119,11 @@ const (
 )
 
 func (a Action) String() string {
-	return [...]string{"delivered", "retry", "passed_over", "ended"}[a]
+	names := [...]string{"delivered", "retry", "passed_over", "ended"}
+	if a < 0 || int(a) >= len(names) {
+		return fmt.Sprintf("Action(%d)", int(a))
+	}
+	return names[a]
 }
 
 // Decision is an Action and what it needs.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +35,7 @@ type Dispatcher struct {
 
 	exchanges context.Context // what is in flight outlives Run's own
 	cutOff    context.CancelCauseFunc
+	ran       atomic.Bool // Run was called
 }
 
 // New returns a Dispatcher. It delivers nothing until Run, and only to the
@@ -81,12 +83,15 @@ func New(o Options) (*Dispatcher, error) {
 // Run delivers to the subscriptions of the shards that were started, until ctx
 // ends. Then it makes no new attempts, lets those in flight go on for up to
 // Options.Drain, cuts off the rest, which counts as no failure, stores the cursors,
-// and returns nil. It may be called once.
+// and returns nil. It may be called once: after that it returns an error at once.
 //
 // Results that the store has not accepted flushTimeout after Options.Drain are lost, and these
 // notifications are delivered again. Run logs their number, and then waits for calls of the
 // store that are still in progress.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	if d.ran.Swap(true) {
+		return errors.New("delivery: Run was called before; make a Dispatcher for each Run")
+	}
 	d.bodies.ctx = d.exchanges
 
 	var senders, stored, others sync.WaitGroup

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -28,6 +29,31 @@ func TestNewRefusesNegativeOptions(t *testing.T) {
 		set(&o)
 		if _, err := New(o); (err == nil) != (name == "nothing") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A second Run returns an error at once.
+func TestRunsOnce(t *testing.T) {
+	store := storetest.NewMemory()
+	d, err := New(Options{Journal: store, Subscriptions: store, Client: http.DefaultClient, HubURL: "https://hub.example/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if d.Run(ctx) == nil {
+		t.Error("it ran again")
+	}
+}
+
+func TestActionHasAName(t *testing.T) {
+	for a, want := range map[Action]string{Deliver: "delivered", End: "ended", 99: "Action(99)", -1: "Action(-1)"} {
+		if got := a.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -38,8 +38,8 @@ var (
 // publishers that do not cover the topic. It only serves to answer 403 instead of 401.
 const foreignSignatureWork = 64 << 20
 
-// Publishers is the registry of publishers. The zero Publishers is empty. It
-// may be shared between goroutines.
+// Publishers is the registry of publishers. The zero Publishers is empty, and so is a nil
+// *Publishers. It may be shared between goroutines.
 type Publishers struct{ list atomic.Pointer[[]Publisher] }
 
 // NewPublishers returns a registry of list, which it keeps.
@@ -53,6 +53,9 @@ func NewPublishers(list []Publisher) *Publishers {
 func (p *Publishers) Replace(list []Publisher) { p.list.Store(&list) }
 
 func (p *Publishers) all() []Publisher {
+	if p == nil {
+		return nil
+	}
 	if list := p.list.Load(); list != nil {
 		return *list
 	}

@@ -103,3 +103,15 @@ func TestPublishersAreReplacedWhileInUse(t *testing.T) {
 		t.Errorf("%q, %v", got.Name, err)
 	}
 }
+
+// A nil *Publishers and the zero one are empty.
+func TestNoPublishers(t *testing.T) {
+	for name, p := range map[string]*Publishers{"nil": nil, "zero": {}} {
+		if _, err := p.ByToken("token", "https://example.org/"); !errors.Is(err, ErrUnknownCredential) {
+			t.Errorf("%s: a token: %v", name, err)
+		}
+		if _, err := p.BySignature("sha256=00", nil, "https://example.org/", nil); !errors.Is(err, ErrUnknownCredential) {
+			t.Errorf("%s: a signature: %v", name, err)
+		}
+	}
+}

@@ -42,8 +42,8 @@ var ErrDamaged = errors.New("a stored secret is damaged")
 // restore is what to do about it.
 const restore = "put a backup of the store in its place"
 
-// Keys seals and opens secrets. It may be shared between goroutines. A nil *Keys
-// stores them as they are, and opens only those.
+// Keys seals and opens secrets. It may be shared between goroutines. A nil *Keys, and the
+// zero Keys, store them as they are, and open only those.
 type Keys struct{ keys []key }
 
 type key struct {
@@ -82,7 +82,7 @@ func idOf(secret *[keySize]byte) (id ID) {
 
 // IDs returns the ids of the keys. The first is that of the key that seals.
 func (k *Keys) IDs() []ID {
-	if k == nil {
+	if k.none() {
 		return nil
 	}
 	ids := make([]ID, 0, len(k.keys))
@@ -99,7 +99,7 @@ func (k *Keys) Seal(dst []byte, secret, about string) []byte {
 	switch {
 	case secret == "":
 		return dst
-	case k == nil:
+	case k.none():
 		return append(append(dst, formPlain), secret...)
 	}
 	seals := &k.keys[0]
@@ -138,11 +138,14 @@ func (k *Keys) Fresh(stored []byte) bool {
 		return true
 	}
 	id, sealed := SealedBy(stored)
-	if k == nil {
+	if k.none() {
 		return !sealed
 	}
 	return sealed && id == k.keys[0].id
 }
+
+// none reports whether there is no key.
+func (k *Keys) none() bool { return k == nil || len(k.keys) == 0 }
 
 func (k *Keys) find(id ID) *key {
 	if k == nil {

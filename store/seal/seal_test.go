@@ -196,3 +196,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The zero Keys have no key, as nil has none.
+func TestZeroKeys(t *testing.T) {
+	const about = "record"
+	sealed := keysOf(t, 1).Seal(nil, "s", about)
+	for name, k := range map[string]*Keys{"nil": nil, "zero": {}} {
+		stored := k.Seal(nil, "s", about)
+		if got, err := k.Open(stored, about); err != nil || got != "s" || !k.Fresh(stored) || k.Fresh(sealed) || k.IDs() != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if _, err := k.Open(sealed, about); !errors.As(err, new(*KeyError)) {
+			t.Errorf("%s opens what was sealed: %v", name, err)
+		}
+	}
+}
