@@ -96,6 +96,9 @@ type Options struct {
 	// Answers returns what a callback answered to its latest failed deliveries, as far as this
 	// hub knows. Nil: it knows nothing.
 	Answers func(id uuid.UUID) []Answer
+	// Tried returns why the last try to verify the request for a subscription failed, and when the
+	// next one is due, as far as this hub knows. Nil: it knows nothing.
+	Tried func(id uuid.UUID) (failure string, next time.Time)
 	// Pauses returns why subscriptions of a topic wait. Nil: unknown.
 	Pauses func(topic string) []Pause
 	// Metrics answers /metrics. Nil: there is no such path.

@@ -181,7 +181,7 @@ const linkHolder = "holder of a link"
 // has no more calls than the holder of a link may make; which subscription they may name
 // there is up to page. Hosts are the host names that browsers may use.
 func NewSubscriberPage(o Options, hosts []string, page func(api http.Handler) http.Handler) http.Handler {
-	o.Answers, o.Page, o.Metrics = nil, nil, nil // what callbacks answered is for operators
+	o.Answers, o.Tried, o.Page, o.Metrics = nil, nil, nil, nil // what callbacks and topics answered is for operators
 	a := newAPI(o)
 	a.routes = slices.DeleteFunc(a.routes, func(rt route) bool {
 		_, change := turnEvery[rt.path[strings.LastIndex(rt.path, "/")+1:]]

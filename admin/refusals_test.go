@@ -163,3 +163,21 @@ func TestPublishersAndSettings(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 }
+
+// The answer about one subscription says why the last try to verify its request failed, and when the
+// next one is due.
+func TestRequestSaysWhatFailed(t *testing.T) {
+	m := many()
+	next := noon.Add(time.Minute)
+	base := start(t, Options{Topics: m, Subscriptions: m, Tried: func(uuid.UUID) (string, time.Time) { return "the callback answered 500", next }}) + "/api/v1/subscriptions/"
+	one := func(i int) *Request {
+		topic, callback := fmt.Sprintf("https://example.org/%d", i%30), fmt.Sprintf("https://Host%d.example:8443/cb?%d", i%10, i)
+		return decode[Subscription](t, base+subscriptions.ID(topic, callback).String()).Request
+	}
+	if r := one(2); r == nil || r.LastError != "the callback answered 500" || !r.NextAt.Equal(next) {
+		t.Errorf("pending: %+v", r)
+	}
+	if r := one(4); r != nil {
+		t.Errorf("without a request: %+v", r)
+	}
+}

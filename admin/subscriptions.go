@@ -61,6 +61,12 @@ func (a *subscriptionCalls) getSubscription(w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return err
 	}
+	if s.Request != nil && a.Tried != nil {
+		var next time.Time
+		if s.Request.LastError, next = a.Tried(id); s.Request.NextAt.IsZero() { // topic checks are not stored
+			s.Request.NextAt = utc(next)
+		}
+	}
 	return writeJSON(w, s)
 }
 

@@ -220,6 +220,9 @@ type Request struct {
 	Denied       string    `json:"denied,omitempty"` // the reason that the denial gives
 	Tries        int       `json:"tries"`
 	NextAt       time.Time `json:"next_at,omitzero"`
+	// LastError is why the last try failed, or the last check of the topic. Only the answer about
+	// one subscription has it, and only as far as the hub that answers made that try.
+	LastError string `json:"last_error,omitempty"`
 }
 
 // Problem is the body of every error (RFC 9457, application/problem+json).

@@ -97,6 +97,16 @@ func (s *Service) operate(ctx context.Context, id uuid.UUID, event string, chang
 	return rec, nil
 }
 
+// Tried returns why the last try to verify a pending request, or to check its topic, failed, and
+// when the next one is due; zero: now. Both are zero if this hub has tried nothing, or if nothing
+// failed. A restart, another hub and Retry forget it.
+func (s *Service) Tried(id uuid.UUID) (failure string, next time.Time) {
+	if failure, next = s.queue.tried(id); failure == "" {
+		return "", time.Time{}
+	}
+	return failure, next
+}
+
 // Verification is the result of asking a callback again whether it wants its topic.
 type Verification struct {
 	Confirmed bool          // it answered 2xx with the challenge

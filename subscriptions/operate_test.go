@@ -551,3 +551,31 @@ func TestServiceRetries(t *testing.T) {
 		}
 	})
 }
+
+// A request that waits says why its last try failed, or the check of its topic, and when the next
+// one is due. What failed before a check that succeeded says nothing any more.
+func TestTried(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, w *world) {
+		id := ID(topic, callback)
+		want := func(when, failure string, from, to time.Duration) {
+			t.Helper()
+			why, next := w.Tried(id)
+			if in := time.Until(next); why != failure || failure == "" && !next.IsZero() || failure != "" && (in < from || in > to) {
+				t.Errorf("%s: %q in %v", when, why, in)
+			}
+		}
+		w.checking(func(string) error { return errors.New("no such host") })
+		w.answer(cbHost, answering(503))
+		defer w.run(t)()
+		want("nothing was requested", "", 0, 0)
+		w.accept(t, subscribe(callback))
+		elapse(time.Second)
+		want("the topic cannot be checked", "the topic could not be checked: no such host", 5*time.Second, 12*time.Second)
+		w.checking(func(string) error { return nil })
+		elapse(15 * time.Second)
+		want("the callback fails", "the callback answered 503", 0, 36*time.Second)
+		w.answer(cbHost, nil)
+		elapse(time.Minute)
+		want("in force", "", 0, 0)
+	})
+}

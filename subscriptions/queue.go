@@ -61,6 +61,7 @@ type job struct {
 	tries           int       // of the request, as far as known
 	lent            time.Time // since when another hub owns it; zero: this hub does
 
+	failure string    // why the last step failed; queue.mu guards it
 	request uuid.UUID // the request that the job was made for
 
 	again *job // for a newer request, which came while this job ran
@@ -188,6 +189,28 @@ func (q *queue) known(id uuid.UUID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.jobs[id] != nil
+}
+
+// setFailure records why the last step of a job failed; empty: it did not.
+func (q *queue) setFailure(j *job, why string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j.failure = why
+}
+
+// tried returns why the last step of the job for an id failed, and when the next one is due. Zero: it is
+// running, or is another hub's.
+func (q *queue) tried(id uuid.UUID) (failure string, next time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[id]
+	if j == nil {
+		return "", next
+	}
+	if j.Waiting() && j.lent.IsZero() {
+		next = j.Due
+	}
+	return j.failure, next
 }
 
 // waiting returns the number of all jobs.

@@ -118,6 +118,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	var wait *validate.WaitError
 	switch {
 	case err == nil:
+		s.queue.setFailure(j, "")
 		j.checked, j.checks, j.slow = r.ID, 0, r.Tries > 0
 		j.check, j.Due = false, time.Now()
 		return true
@@ -131,9 +132,11 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	case j.checks >= len(checkRetries):
 		return s.drop(ctx, j, r, "the topic could not be reached")
 	}
-	e := requestEvent(EventFailed, r, "the topic could not be checked")
+	const why = "the topic could not be checked"
+	e := requestEvent(EventFailed, r, why)
 	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
+	s.queue.setFailure(j, why+": "+err.Error())
 	j.Due = time.Now().Add(fairqueue.Jitter(checkRetries[j.checks]))
 	j.checks, j.slow = j.checks+1, true
 	return true
@@ -258,6 +261,7 @@ func (s *Service) failed(ctx context.Context, j *job, r *Request, a answer, fina
 	case r.Tries >= len(retries):
 		return s.drop(ctx, j, r, "the last try failed: "+a.failure())
 	}
+	s.queue.setFailure(j, a.failure())
 	next := s.o.Clock.Now().Add(fairqueue.Jitter(retries[r.Tries]))
 	return s.amend(ctx, j, r, func(r Request) *Request {
 		r.Tries, r.NextAt = r.Tries+1, next

@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -37,7 +38,7 @@ func (o operator) handler() http.Handler {
 		Fleet:    o.app.fleet.now,
 		Metrics:  o.app.metrics.Handler(),
 		Streams:  o.streams,
-		Refusals: o.app.refusals.list, Publishers: o.app.fleet.publishers, Settings: o.listSettings, Answers: o.answers,
+		Refusals: o.app.refusals.list, Publishers: o.app.fleet.publishers, Settings: o.listSettings, Answers: o.answers, Tried: o.tried,
 		Subscribers: func(topic string) (int, bool) {
 			shards := o.app.shards.Load()
 			if shards == nil || shards.keeper.Live() > 1 { // each hub knows only its own
@@ -85,6 +86,15 @@ func (o operator) answers(id uuid.UUID) []admin.Answer {
 	}
 	list, _ := convert(d.Answers(id), func(one delivery.Answer) (admin.Answer, error) { return admin.Answer(one), nil })
 	return list
+}
+
+// tried returns why the last try to verify the request for a subscription failed, and when the next
+// one is due.
+func (o operator) tried(id uuid.UUID) (failure string, next time.Time) {
+	if s := o.app.service.Load(); s != nil {
+		return s.Tried(id)
+	}
+	return "", next
 }
 
 // control returns what carries out the operator's changes. It is nil during the start.

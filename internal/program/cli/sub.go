@@ -215,7 +215,7 @@ func subInfo(env Env) *cobra.Command {
 			{"gaps", strconv.Itoa(s.Gaps)},
 		}
 		if r := s.Request; r != nil {
-			rows = append(rows, [2]string{"request", request(*r, j.now)}, [2]string{"denied", r.Denied})
+			rows = append(rows, [2]string{"request", request(*r, j.now)}, [2]string{"last failure", r.LastError}, [2]string{"denied", r.Denied})
 		}
 		return j.show(rows)
 	})
