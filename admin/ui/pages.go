@@ -340,8 +340,8 @@ func (u *ui) login(r *http.Request) (view, error) {
 var anyID = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
 // find redirects to what the field at the top names: the id of a notification (a Webhook-Id), of a
-// subscription or of a topic, the URL of a topic, that and an instant, the host of a callback, or
-// a line of the log with one of these.
+// subscription or of a topic, the URL of a topic, that and an instant, a callback or its host, or a
+// line of the log with one of these.
 func (u *ui) find(r *http.Request) (view, error) {
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
 	for _, raw := range anyID.FindAllString(q, 10) {
@@ -362,17 +362,36 @@ func (u *ui) find(r *http.Request) (view, error) {
 	if topic, at, ok := topicAndInstant(q); ok {
 		return u.findAt(r, topic, at)
 	}
-	if topic, err := url.Parse(q); err == nil && topic.IsAbs() && topic.Host != "" {
-		id := journal.TopicID(q).String()
-		if u.get(r, apiPath+"topics/"+id, nil, nil) == nil {
-			return view{To: admin.PagePath + "topics/" + id}, nil
-		}
-		return view{To: admin.PagePath + "subscriptions?" + url.Values{"topic": {q}}.Encode()}, nil
+	if at, err := url.Parse(q); err == nil && at.IsAbs() && at.Host != "" {
+		return u.findURL(r, q)
 	}
 	if q != "" && !strings.ContainsAny(q, " \t{") {
 		return view{To: admin.PagePath + "subscriptions?" + url.Values{"host": {q}}.Encode()}, nil
 	}
-	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found. Look for the id of a notification, a subscription or a topic, for the URL of a topic, alone or with a time as in 2026-11-23T14:00:00Z after it, for the host of a callback, or paste a line of the log."}
+	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found. Look for the id of a notification, a subscription or a topic, for the URL of a topic, alone or with a time as in 2026-11-23T14:00:00Z after it, for a callback or its host, or paste a line of the log."}
+}
+
+// findURL redirects to what the URL of a topic or of a callback names: the topic, its subscriptions if
+// nothing was published yet, the subscription of the callback, or all of its host.
+func (u *ui) findURL(r *http.Request, raw string) (view, error) {
+	if u.get(r, apiPath+"topics/"+topicID(raw), nil, nil) == nil {
+		return view{To: admin.PagePath + "topics/" + topicID(raw)}, nil
+	}
+	r = r.WithContext(admin.Hurried(r.Context(), time.Now().Add(listWithin)))
+	for _, by := range []url.Values{{"topic": {raw}}, {"host": {host(raw)}}} {
+		var found admin.Page[admin.Subscription]
+		if err := u.get(r, apiPath+"subscriptions", by, &found); err != nil {
+			return view{}, err
+		}
+		ofIt := slices.DeleteFunc(slices.Clone(found.Items), func(s admin.Subscription) bool { return s.Callback != raw })
+		switch {
+		case len(ofIt) == 1 && found.Next == "":
+			return view{To: admin.PagePath + "subscriptions/" + ofIt[0].ID}, nil
+		case len(found.Items) > 0, by.Has("host") && found.Next != "": // the list looks on
+			return view{To: admin.PagePath + "subscriptions?" + by.Encode()}, nil
+		}
+	}
+	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found: this URL is no topic that the hub knows, and no subscription has a callback at its host."}
 }
 
 // topicAndInstant reads the URL of a topic with an instant after it, as sinceOf reads it.
