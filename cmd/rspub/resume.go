@@ -10,9 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/publisher"
 	"github.com/rshub/rshub/publisher/source"
+	"github.com/rshub/rshub/websub"
 )
 
 // scanPoll is how often rspub checks whether the folders have been scanned.
@@ -96,12 +98,28 @@ func unequal(name string, k, n int) error {
 	return cli.Fail(cli.ExitUsage, "%s is given %d times, and another flag of --resume %d times: give one for each topic, in the same order", name, k, n)
 }
 
+// check completes what read has read with the topics of the Source. It refuses other topics, and hubs of
+// other sets.
+func (f *resumeFlags) check(s *source.Source) error {
+	topics := s.Topics()
+	for i := range f.all {
+		r := &f.all[i]
+		if r.topic == "" {
+			r.topic = topics[0]
+		}
+		switch {
+		case !slices.Contains(topics, r.topic):
+			return cli.Fail(cli.ExitUsage, "--resume-topic %s is none of the topics of this Source: these are %s%s", cli.Line(r.topic), strings.Join(topics, ", "), nearest.DidYouMean(r.topic, topics))
+		case !websub.HasHub(s.Hubs(r.topic), r.hub):
+			return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs of %s", cli.Line(r.hub), r.topic)
+		}
+	}
+	return nil
+}
+
 // run lets the hubs go on.
 func (f *resumeFlags) run(ctx context.Context, s *source.Source, log *slog.Logger) {
 	for _, r := range f.all {
-		if topics := s.Topics(); r.topic == "" && len(topics) > 0 {
-			r.topic = topics[0]
-		}
 		log := log.With("topic", r.topic, "hub", r.hub)
 		err := s.Resume(ctx, r.topic, r.hub, r.from)
 		if err != nil && ctx.Err() == nil {

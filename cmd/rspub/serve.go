@@ -179,6 +179,9 @@ func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *s
 		return explain(err)
 	}
 	m.source = s
+	if err := f.resume.check(s); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	err = f.serve(cmd.Context(), s, server, also, log, signals)
 	if errors.Is(err, errAtOnce) {
 		return cli.Fail(cli.ExitFailure, "%w", err)
