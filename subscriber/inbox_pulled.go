@@ -9,10 +9,31 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// appendAll hands changes on in batches, in the order of time.
+// appendAll appends the changes of a list in batches, in the order of time. All of them that there is room for come
+// at once, so that Subscriber.Ahead finds what belongs together. It returns how many of them were new.
 func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, err error) {
+	full := false
+	err = in.update(func(tx *boltfile.Tx) (err error) {
+		n, full, err = in.appendIn(tx, changes, from, last, job)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case full:
+		err = errFull
+	}
+	in.more.Broadcast()
+	return n, err
+}
+
+// appendIn does what appendAll does, in tx. Full: there was no room for the rest.
+func (in *inbox) appendIn(tx *boltfile.Tx, changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, full bool, err error) {
 	order, times := inTime(changes, from)
 	for len(order) > 0 {
+		if job.why != GapPulled && in.isFull(0) {
+			return n, true, nil
+		}
 		size := min(batchEntries, len(order))
 		for size < len(order) && times[order[size]].Equal(times[order[size-1]]) {
 			size++ // a batch ends between two instants
@@ -25,13 +46,13 @@ func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, j
 		if size == len(order) {
 			until = clock.Later(until, last)
 		}
-		handed, err := in.appendChanges(part, until, job)
+		handed, err := in.appendPart(tx, part, until)
 		if err != nil {
-			return n, err
+			return n, false, err
 		}
 		n, order = n+handed, order[size:]
 	}
-	return n, nil
+	return n, false, nil
 }
 
 // inTime returns the order of changes by time, and the time of each. Changes without a
@@ -49,46 +70,36 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 	return order, times
 }
 
-// appendChanges appends changes from a list to the inbox; all up to until are among them.
+// appendPart appends changes from a list to the inbox; all up to until are among them.
 // It returns how many of them were new.
-func (in *inbox) appendChanges(all []resourcesync.Entry, until time.Time, job *repairJob) (n int, err error) {
-	err = in.update(func(tx *boltfile.Tx) error {
-		t := in.tail(tx)
-		if job.why != GapPulled && in.isFull(0) {
-			return errFull
-		}
-		b := batch{
-			From: t.Until, Until: until, Received: time.Now(), Repaired: true, Packed: true, MediaType: "application/xml",
-			After: t.Until, Skip: t.Edge,
-		}
-		skip := named(b.Skip)
-		var changes []resourcesync.Entry
-		for i := range all {
-			e := &all[i]
-			if b.isOld(e, skip) {
-				continue
-			}
-			changes = append(changes, *e)
-			if e.Datetime.Equal(until) && len(b.edge) < maxEdge {
-				b.edge = append(b.edge, name(e))
-			}
-		}
-		if len(changes) > 0 {
-			payload, err := packEntries(changes)
-			if err != nil {
-				return err
-			}
-			if err := in.append(tx, b, payload); err != nil {
-				return err
-			}
-		}
-		n = len(changes)
-		return in.advance(tx, tail{Until: until, Edge: b.edge})
-	})
-	if err != nil {
-		n = 0
+func (in *inbox) appendPart(tx *boltfile.Tx, all []resourcesync.Entry, until time.Time) (n int, err error) {
+	t := in.tail(tx)
+	b := batch{
+		From: t.Until, Until: until, Received: time.Now(), Repaired: true, Packed: true, MediaType: "application/xml",
+		After: t.Until, Skip: t.Edge,
 	}
-	return n, err
+	skip := named(b.Skip)
+	var changes []resourcesync.Entry
+	for i := range all {
+		e := &all[i]
+		if b.isOld(e, skip) {
+			continue
+		}
+		changes = append(changes, *e)
+		if e.Datetime.Equal(until) && len(b.edge) < maxEdge {
+			b.edge = append(b.edge, name(e))
+		}
+	}
+	if len(changes) > 0 {
+		payload, err := packEntries(changes)
+		if err != nil {
+			return 0, err
+		}
+		if err := in.append(tx, b, payload); err != nil {
+			return 0, err
+		}
+	}
+	return len(changes), in.advance(tx, tail{Until: until, Edge: b.edge})
 }
 
 // advance moves the tail forward, unless it is further already, and appends the retained

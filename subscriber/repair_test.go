@@ -3,6 +3,7 @@ package subscriber
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -345,6 +346,49 @@ func TestLongRepair(t *testing.T) {
 		}
 		if next != n+1 {
 			l.Errorf("%d changes", next)
+		}
+	})
+}
+
+// All changes of a list come at once, however many batches they are, so whoever looks ahead finds them together.
+func TestListComesAtOnce(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		const n = 2*batchEntries + 1
+		l.pushed(0, 1, 0)
+		l.want("0")
+		var all []float64
+		for i := range n {
+			all = append(all, float64(i+1))
+		}
+		l.serve(labList, resourcesync.Head{Capability: resourcesync.ChangeList, From: l.from}, l.changes(all...)...)
+		done := make(chan error, 1)
+		go func() { done <- l.sub.CatchUp(l.Context()) }()
+		got := 0
+		for start := (Cursor{Batch: 1}); got == 0 && l.Context().Err() == nil; runtime.Gosched() {
+			for range l.sub.Ahead(l.Context(), start) {
+				got++
+			}
+		}
+		if err := <-done; err != nil || got != n {
+			l.Errorf("%d of %d came at once: %v", got, n, err)
+		}
+	})
+}
+
+// Ahead looks beside a range, from a change on, and leaves both as they are.
+func TestAhead(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		l.pushed(0, 10, 1, 2, 3)
+		l.pushed(10, 20, 11)
+		got := ""
+		for c := range l.sub.Waiting(l.Context()) {
+			got += l.name(&c) + ":"
+			for next := range l.sub.Ahead(l.Context(), c.Cursor) {
+				got += l.name(&next) + " "
+			}
+		}
+		if want := "1:2 3 11 2:3 11 3:11 11:"; got != want || l.sub.Err() != nil {
+			l.Errorf("%q, want %q: %v", got, want, l.sub.Err())
 		}
 	})
 }

@@ -79,35 +79,44 @@ func (s *stream) changes(ctx context.Context, wait bool) iter.Seq[Change] {
 		defer s.reading.Unlock()
 		s.ended(nil)
 		at, err := boltfile.Read(s.inbox.db, readCursor)
-		for err == nil && ctx.Err() == nil {
-			more := s.inbox.more.Wait() // Close broadcasts, too; then next fails
-			var b batch
-			var payload []byte
-			var n uint64
-			if n, b, payload, err = s.inbox.next(at); err != nil {
-				break
-			}
-			if n == 0 && !wait {
-				return
-			}
-			if n == 0 {
-				select {
-				case <-ctx.Done():
-				case <-more:
-				}
-				continue
-			}
-			if at.Batch != n {
-				at = Cursor{Batch: n}
-			}
-			var left bool
-			if left, err = s.handOut(ctx, at, b, payload, yield); left {
-				break
-			}
-			at = Cursor{Batch: n + 1}
+		if err == nil {
+			err = s.from(ctx, at, wait, yield)
 		}
 		s.ended(err)
 	}
+}
+
+// Ahead yields what waits after a cursor, as Waiting does. It is for a look at what comes, also during a range over Changes,
+// and no such range itself: Err is not about it. It ends at what cannot be read, which the range reports when it gets there.
+func (s *Subscriber) Ahead(ctx context.Context, after Cursor) iter.Seq[Change] {
+	return func(yield func(Change) bool) { _ = s.reading.from(ctx, after, false, yield) }
+}
+
+// from yields what comes from a cursor on.
+func (s *stream) from(ctx context.Context, at Cursor, wait bool, yield func(Change) bool) error {
+	for ctx.Err() == nil {
+		more := s.inbox.more.Wait() // Close broadcasts, too; then next fails
+		n, b, payload, err := s.inbox.next(at)
+		switch {
+		case err != nil:
+			return err
+		case n == 0 && !wait:
+			return nil
+		case n == 0:
+			select {
+			case <-ctx.Done():
+			case <-more:
+			}
+			continue
+		case at.Batch != n:
+			at = Cursor{Batch: n}
+		}
+		if left, err := s.handOut(ctx, at, b, payload, yield); left || err != nil {
+			return err
+		}
+		at = Cursor{Batch: n + 1}
+	}
+	return nil
 }
 
 // Err is why the last range over Changes ended by itself; nil if its caller ended it.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -61,28 +59,35 @@ func (r *reconciler) deleteAll(ctx context.Context, wants []desired, t *tally, w
 	return r.carryOut(ctx, t, "deletions", len(wants), each(wants))
 }
 
-// filesOf returns how many files deletions would delete, except those that are held already.
+// filesOf returns how many files deletions would delete.
 func (r *reconciler) filesOf(wants []desired) (files int) {
 	for i := range wants {
-		if _, ok := r.tree.existing(wants[i].url); ok && wants[i].held == nil && !r.state.othersList(wants[i].url, wants[i].leavingSets()) {
+		if r.deletesFile(&wants[i]) {
 			files++
 		}
 	}
 	return files
 }
 
-// tooManyOf returns an error if changes, which are carried out bit by bit, would delete more files in all than are
-// allowed now.
-func (r *reconciler) tooManyOf(changes func(use func(*desired))) error {
-	gone := map[string]desired{} // by the last change of each resource
+// deletesFile reports whether a deletion would delete a file: it is not held already, and no other set lists the resource.
+func (r *reconciler) deletesFile(w *desired) bool {
+	_, ok := r.tree.existing(w.url)
+	return ok && w.held == nil && !r.state.othersList(w.url, w.leavingSets())
+}
+
+// tooManyOf returns how many files changes would delete in all, and an error if these are more than are allowed now. The
+// changes are carried out bit by bit after that.
+func (r *reconciler) tooManyOf(changes func(use func(*desired))) (files int, held error) {
+	gone := map[key]struct{}{} // by the last change of each resource; no more than the copy has files
 	changes(func(w *desired) {
-		if delete(gone, w.url); w.change.Removes() {
-			gone[w.url] = *w
+		k := keyOf(w.url)
+		if delete(gone, k); w.change.Removes() && r.deletesFile(w) {
+			gone[k] = struct{}{}
 		}
 	})
 	r.deleting.Lock()
 	defer r.deleting.Unlock()
-	return r.tooMany(r.filesOf(slices.Collect(maps.Values(gone))), "the Source deleted it")
+	return len(gone), r.tooMany(len(gone), "the Source deleted it")
 }
 
 // tooMany returns an error if so many deletions are not allowed now. The caller has locked

@@ -3,6 +3,7 @@ package destination_test
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -88,4 +89,37 @@ func TestDeletionsOfAllBatchesAreHeld(t *testing.T) {
 		t.Errorf("%v: %d deleted, %d held", err, r.Deleted, r.Held)
 	}
 	s.same(dir)
+}
+
+// The deletions of a notification are held or carried out as a whole, although its changes are carried out in batches.
+func TestPushedDeletionsAreHeldAsAWhole(t *testing.T) {
+	const files, gone = 1010, 1006
+	var deleted, held atomic.Int32
+	s := newSource(t)
+	for i := range files {
+		s.put(fmt.Sprint(i), "body", 0)
+	}
+	p := followWith(t, s, []string{resourcesync.ResourceList, resourcesync.ChangeList}, func(o *destination.Options) {
+		o.MaxDelete, o.Parallel = destination.Share{N: gone - 2}, 32
+		o.Event = func(e destination.Event) {
+			switch e.What {
+			case destination.Deleted:
+				deleted.Add(1)
+			case destination.HeldBack:
+				held.Add(1)
+			}
+		}
+	})
+	callback := p.subscribed()
+	var all []resourcesync.Entry
+	for i := range gone {
+		all = append(all, p.entryOf(fmt.Sprint(i), resourcesync.Deleted))
+	}
+	p.push(callback, all...)
+	eventually(t, "all are held or deleted", func() bool { return held.Load()+deleted.Load() >= gone })
+	if n := deleted.Load(); n != 0 {
+		t.Errorf("%d of %d were deleted", n, gone)
+	}
+	p.push(callback, p.entryOf(fmt.Sprint(files-1), resourcesync.Deleted))
+	eventually(t, "one that comes alone is deleted", func() bool { return deleted.Load() > 0 })
 }

@@ -267,15 +267,19 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 	due := time.NewTicker(dueEvery)
 	defer due.Stop()
 	defer f.parcelsFor(ctx, set, nil) // closes them
+	a := allowance{set: set, from: s, reconciler: f.syncer.reconciler}
+	defer a.end()
 	for {
 		select {
 		case first, more := <-feed:
 			if !more {
 				return s.Err()
 			}
-			if err := f.applyBatch(ctx, set, s, gatherFrom(feed, first)); err != nil {
+			batch := gatherFrom(feed, first, a.most())
+			if err := f.applyBatch(ctx, set, s, batch, a.check(ctx, batch)); err != nil {
 				return err
 			}
+			a.done()
 		case <-looks:
 			f.syncNow(ctx, set)
 		case <-notified:
@@ -293,11 +297,11 @@ func (f *follower) consume(ctx context.Context, set namedSet, s *subscriber.Subs
 }
 
 // applyBatch carries out changes, until that succeeds or ctx ends, and commits them. What was read from
-// lists comes from Change Dumps where these cost less. The error is that of the commit.
-func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change) error {
+// lists comes from Change Dumps where these cost less. Held is as in applyAll. The error is that of the commit.
+func (f *follower) applyBatch(ctx context.Context, set namedSet, s *subscriber.Subscriber, batch []subscriber.Change, held error) error {
 	from := f.parcelsFor(ctx, set, batch)
 	for {
-		err := f.syncer.apply(ctx, set, batch, from, nil, newTally(f.o.Source))
+		err := f.syncer.apply(ctx, set, batch, from, held, newTally(f.o.Source))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -347,13 +351,13 @@ func (f *follower) parcelsFor(ctx context.Context, set namedSet, batch []subscri
 	return from
 }
 
-// gatherFrom returns the changes that come within a moment, up to one that says that a baseline
+// gatherFrom returns the changes that come within a moment, so many at most, up to one that says that a baseline
 // is needed.
-func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change) []subscriber.Change {
+func gatherFrom(feed <-chan subscriber.Change, first subscriber.Change, most int) []subscriber.Change {
 	batch := []subscriber.Change{first}
 	timer := time.NewTimer(gather)
 	defer timer.Stop()
-	for len(batch) < together && !batch[len(batch)-1].NeedsBaseline {
+	for len(batch) < most && !batch[len(batch)-1].NeedsBaseline {
 		select {
 		case change, more := <-feed:
 			if !more {

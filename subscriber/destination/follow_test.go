@@ -134,7 +134,7 @@ func (p *pushing) push(callback string, entries ...resourcesync.Entry) (id strin
 	var body bytes.Buffer
 	out, err := resourcesync.NewWriter(&body, resourcesync.Head{Capability: resourcesync.ChangeNotification, From: from, Until: from.Add(time.Minute)}, resourcesync.WriteOptions{})
 	for i, e := range entries {
-		e.Datetime = from.Add(time.Duration(i+1) * time.Second)
+		e.Datetime = from.Add(min(time.Duration(i+1)*time.Second, time.Minute))
 		if err == nil {
 			err = out.Write(e)
 		}

@@ -23,7 +23,8 @@ type reconciler struct {
 	selector *selector
 
 	claims   claims
-	deleting sync.Mutex // locked while deletions use up Options.MaxDelete
+	deleting sync.Mutex   // locked while deletions use up Options.MaxDelete
+	coming   atomic.Int64 // files that changes under way would delete, and that are held
 	done     atomic.Int64
 	handover *handover // nil: nobody wants events
 }
@@ -98,7 +99,7 @@ func (r *reconciler) tryAgain(ctx context.Context, t *tally, now time.Time) erro
 			n++
 		}
 	}
-	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", later); err != nil || n == 0 {
+	if err := r.deleteAll(ctx, deletes, t, "the Source deleted it", later+int(r.coming.Load())); err != nil || n == 0 {
 		return err
 	}
 	return r.carryOut(ctx, t, "changes", n, func(yield func(desired, error) bool) {

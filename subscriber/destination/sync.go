@@ -175,7 +175,7 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 func (s *syncer) applyWaiting(ctx context.Context, set namedSet, sub *subscriber.Subscriber, t *tally) (missed bool, err error) {
 	from := s.dumpsFor(ctx, set, changed(set, sub.Waiting(ctx)), t)
 	defer from.close(ctx)
-	held := s.reconciler.tooManyOf(changed(set, sub.Waiting(ctx)))
+	_, held := s.reconciler.tooManyOf(changed(set, sub.Waiting(ctx)))
 	return s.applyAll(ctx, set, sub, sub.Waiting(ctx), from, held, t)
 }
 
