@@ -41,6 +41,9 @@ func newHosts(o *Options) *hosts {
 		allowed: map[string]bool{}, tokens: map[string]func() string{}, hosts: map[string]*host{}, refused: map[string]bool{},
 	}
 	w.allowed[w.source] = true
+	if name, plain := strings.CutSuffix(w.source, ":80"); plain && strings.HasPrefix(strings.ToLower(o.Source), "http:") {
+		w.allowed[name+":443"] = true // where a Source goes that begins to use https
+	}
 	for _, h := range o.Hosts {
 		w.allowed[egress.Host(h)] = true
 	}

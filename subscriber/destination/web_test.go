@@ -54,6 +54,37 @@ func (d drip) Read(p []byte) (int, error) {
 	}
 }
 
+// A Source that moves to https at the same host is followed, between the ports of the two schemes and nowhere else.
+func TestSameHostByHTTPS(t *testing.T) {
+	for _, c := range []struct {
+		source, to string
+		follows    bool
+	}{
+		{"http://h/", "https://h/x", true},
+		{"HTTP://H:80/", "https://h:443/x", true},
+		{"http://[::1]/", "https://[::1]/x", true},
+		{"http://h/", "https://h:8443/x", false},
+		{"http://h:8080/", "https://h/x", false},
+		{"http://h/", "https://sub.h/x", false},
+		{"https://h:80/", "https://h/x", false},
+		{"https://h/", "http://h/x", false},
+	} {
+		d := doer(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/x" {
+				return response(http.StatusOK, nil, strings.NewReader("")), nil
+			}
+			return response(http.StatusMovedPermanently, http.Header{"Location": {c.to}}, strings.NewReader("")), nil
+		})
+		resp, err := newHosts(&Options{Source: c.source, Client: d, Parallel: 1}).ask(t.Context(), c.source, nil)
+		if c.follows != (err == nil) {
+			t.Errorf("%s to %s: %v", c.source, c.to, err)
+		}
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+}
+
 // An answer that does not come, stalls, or drips ends in bounded time.
 func TestSlowAnswersEnd(t *testing.T) {
 	for name, c := range map[string]struct {
