@@ -20,7 +20,7 @@ func main() {
 // optionFlags are the flags for options that errors of the packages name.
 var optionFlags = map[string]string{
 	"Options.MaxFile": "--max-file", "Options.MaxEntries": "--max-entries", "Options.MaxTotal": "--max-total", "Options.MinFree": "--min-free-disk", "Options.MaxDelete": "--max-delete",
-	"Options.Roots": "--map", "Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.MinSignature": "--min-signature",
+	"Options.Roots": "--map", "Options.HiddenAllow": "--hidden-allow", "Options.Hosts": "--allow-host", "Options.Tokens": "--token-file", "Options.MinSignature": "--min-signature",
 	"Options.AsOf": "--as-of", "Options.Dir": "--dir", "Options.Reselect": "--reselect", "Options.Select.Include": "--include", "Options.Select.Exclude": "--exclude", "Options.Select.Types": "--type", "Options.Select.Collections": "--collection",
 	"Options.InsecureStream": "--insecure-stream", "Options.Callback": "--callback-url", "Options.Via": "--via", "Options.Allow": "--allow-cidr", "FleetOptions.Allow": "--allow-cidr",
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -284,6 +285,10 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		have.LastMod = w.lastMod
 		return have, nil
 	}
+	if err := pageInstead(&w, address, resp); err != nil {
+		part.keep = false
+		return file{}, err
+	}
 	if err := ft.mayBePast(&w, resp); err != nil && !part.apart {
 		part.keep = false
 		return file{}, err
@@ -298,6 +303,18 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 	f, err = part.moveIn(w, p)
 	f.ETag, f.Modified = web.ValidatorsOf(resp)
 	return f, err
+}
+
+// pageInstead returns an error if a redirect leads to a web page in place of a resource of another media type, as to a login.
+// A hash would show that, so it is only for resources without.
+func pageInstead(w *desired, address string, resp *http.Response) error {
+	said, _, _ := mime.ParseMediaType(w.mediaType)
+	sent, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if len(w.digests.Algorithms()) > 0 || sent != "text/html" || said == "" || said == sent || said == "application/xhtml+xml" || resp.Request.URL.String() == address {
+		return nil
+	}
+	return &refusedError{fmt.Errorf("%s redirects to %s, which is a web page, and the Source says that the resource is %s; if the page is a login, give a token (Options.Tokens)",
+		address, resp.Request.URL.Redacted(), said)}
 }
 
 // unlessChanged makes the request conditional if the Source gives no hash that would show

@@ -186,3 +186,35 @@ func TestTokensStayWithTheirHost(t *testing.T) {
 		t.Errorf("another host was sent %q", leaked)
 	}
 }
+
+// A web page to which a redirect leads, as a login, is not copied as a resource that the Source says is something else.
+func TestPageInsteadOfAResource(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	to := func(media, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	s.set("/login", to("text/html; charset=utf-8", "<p>"))
+	s.set("/file", to("application/pdf", "%PDF"))
+	list := ""
+	for name, md := range map[string]string{
+		"refused": `type="application/pdf"`, "page": `type="text/html"`, "file": `type="application/pdf"`, "direct": `type="application/pdf"`,
+		"hashed": `type="application/pdf" hash="` + hashOf("<p>") + `"`,
+	} {
+		s.set("/data/"+name, redirect("/login"))
+		list += "<url><loc>" + s.URL + "/data/" + name + "</loc><rs:md " + md + "/></url>"
+	}
+	s.set("/data/file", redirect("/file"))
+	s.set("/data/direct", to("text/html", "<p>"))
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", list)))
+	r, err := s.open(dir).Sync(t.Context())
+	if err != nil || r.Copied != 4 || r.Failed != 1 || len(r.Problems) != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if p := r.Problems[0]; p.URL != s.URL+"/data/refused" || !strings.Contains(p.Why, s.URL+"/login, which is a web page, and the Source says that the resource is application/pdf") {
+		t.Errorf("%+v", p)
+	}
+}
