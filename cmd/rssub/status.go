@@ -53,6 +53,10 @@ the folder, or would have.`,
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), all)
 			}
+			if len(all) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "The copy has no baseline yet: its first sync is under way, or was interrupted. If no rssub sync or follow is running, start one; it goes on.")
+				return err
+			}
 			for i := range all {
 				if i > 0 {
 					_, _ = fmt.Fprintln(cmd.OutOrStdout()) // the next write reports errors
@@ -71,7 +75,7 @@ the folder, or would have.`,
 	return cmd
 }
 
-// statuses reads the status of the folder, and of the sets of a copy.
+// statuses reads the status of the folder, and of the sets of a copy: none if it has no baseline yet.
 func statuses(dir string) ([]destination.SetStatus, error) {
 	all, err := destination.ReadStatus(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(all) == 0 {
@@ -80,6 +84,9 @@ func statuses(dir string) ([]destination.SetStatus, error) {
 	st, missing := subscriber.ReadStatus(dir)
 	if missing == nil {
 		all = slices.Insert(all, 0, destination.SetStatus{Status: st})
+	}
+	if len(all) == 0 && err == nil && destination.IsState(dir) {
+		return []destination.SetStatus{}, nil
 	}
 	if len(all) == 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "%w", cmp.Or(err, missing))

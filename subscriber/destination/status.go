@@ -199,6 +199,13 @@ func readSetName(dir string) string {
 	return strings.TrimSpace(string(raw))
 }
 
+// IsState reports whether a folder is the Options.StateDir of a copy. As long as the copy has no baseline, ReadStatus may
+// return no set.
+func IsState(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, stateFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // ReadStatus reads the status of each set of the copy whose Options.StateDir is dir, in the order
 // of their URLs. If another process works on the copy, the status is some seconds old. With an
 // error it returns the sets that could be read. The error wraps fs.ErrNotExist if there is no such folder.
