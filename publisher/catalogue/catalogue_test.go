@@ -127,6 +127,8 @@ func TestBadLineLosesNothingOfTheOthers(t *testing.T) {
 		"{\"url\":\"https://example.org/\xff\"}":                        `it is not UTF-8`,
 		`{"path":"` + strings.Repeat("x", MaxLine) + `"}`:               `line 3: it has more than 1048576 bytes`,
 		`{"path":"a","content":"https://example.org/a"}`:                `give only the one`,
+
+		`{"path":"a","links":[{"rel":"duplicate","href":"https://example.org/a","pri":0}]}`: `link 1: pri is 0; it must be a number from 1`,
 	} {
 		lines, wrong := read(t, "\ufeff"+good+"\n\n"+bad+"\n"+good+"\r\n"+good)
 		if len(lines) != 3 || lines[0].Number != 1 || lines[1].Number != 4 || lines[2].Number != 5 {

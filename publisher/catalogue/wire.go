@@ -32,7 +32,7 @@ type wire struct {
 type wireLink struct {
 	Rel      string `json:"rel"`
 	Href     string `json:"href"`
-	Pri      int    `json:"pri,omitempty"`
+	Pri      *int64 `json:"pri,omitempty"`
 	Length   *int64 `json:"length,omitempty"`
 	Hash     string `json:"hash,omitempty"`
 	Type     string `json:"type,omitempty"`
@@ -165,12 +165,17 @@ func (w *wire) entry() (Entry, error) {
 }
 
 func (w *wireLink) link() (resourcesync.Link, error) {
-	l := resourcesync.Link{Rel: w.Rel, Href: w.Href, Pri: w.Pri, Hash: w.Hash, Type: w.Type, Encoding: w.Encoding, Profile: w.Profile}
+	l := resourcesync.Link{Rel: w.Rel, Href: w.Href, Hash: w.Hash, Type: w.Type, Encoding: w.Encoding, Profile: w.Profile}
 	if w.Rel == "" || w.Href == "" {
 		return l, errors.New("it lacks rel or href; both are needed")
 	}
 	if w.Length != nil {
 		l.Length, l.HasLength = *w.Length, true
+	}
+	if w.Pri != nil {
+		if l.Pri = int(*w.Pri); l.Pri < 1 || l.Pri > 999_999 {
+			return l, fmt.Errorf("pri is %d; it must be a number from 1, the best, to 999999", *w.Pri)
+		}
 	}
 	var err error
 	if l.Modified, err = datetime("modified", w.Modified); err != nil {
@@ -202,7 +207,11 @@ func wireOf(e *Entry) *wire {
 	}
 	for i := range e.Links {
 		l := &e.Links[i]
-		x := wireLink{Rel: l.Rel, Href: l.Href, Pri: l.Pri, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Profile: l.Profile}
+		x := wireLink{Rel: l.Rel, Href: l.Href, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Profile: l.Profile}
+		if l.Pri != 0 {
+			pri := int64(l.Pri)
+			x.Pri = &pri
+		}
 		if l.HasLength {
 			x.Length = &l.Length
 		}

@@ -1,11 +1,11 @@
 package relay
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"mime"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -77,12 +77,12 @@ func (r *reader) links() (links []resourcesync.Link, err error) {
 
 // link reads a link.
 func (r *reader) link() (l resourcesync.Link, err error) {
-	var length *int64
+	var length, pri *int64
 	var modified string
 	err = r.Object([]strictjson.Field{
 		{Name: "rel", Into: &l.Rel},
 		{Name: "href", Into: &l.Href},
-		{Name: "pri", Into: &l.Pri},
+		{Name: "pri", Into: &pri},
 		{Name: "length", Into: &length},
 		{Name: "hash", Into: &l.Hash},
 		{Name: "type", Into: &l.Type},
@@ -90,6 +90,11 @@ func (r *reader) link() (l resourcesync.Link, err error) {
 		{Name: "profile", Into: &l.Profile},
 		{Name: "modified", Into: &modified},
 	})
+	if err == nil && pri != nil {
+		if l.Pri = int(*pri); l.Pri < 1 || l.Pri > 999_999 {
+			err = fmt.Errorf(`the field "pri" is %d; it has to be from 1, the best, to 999999`, *pri)
+		}
+	}
 	if err == nil {
 		l.Length, l.HasLength, err = lengthOf(length)
 	}
@@ -230,11 +235,34 @@ func checkLinks(links []resourcesync.Link) error {
 	return nil
 }
 
+// whichEntry begins a message about an entry. The URL is known, and may be shortened.
+var whichEntry = regexp.MustCompile(`^entry \d+, "(?:[^"\\]|\\.)*"(?:\.\.\.)?: `)
+
 // because returns the sentence of an error of Given.Check that says which rule is broken.
 func because(err error) error {
 	if broken := (*resourcesync.Error)(nil); errors.As(err, &broken) {
-		_, why, _ := strings.Cut(broken.Msg, `": `) // the entry, whose URL is known
-		return errors.New(cmp.Or(why, broken.Msg))
+		return errors.New(inFields(whichEntry.ReplaceAllString(broken.Msg, "")))
 	}
 	return err
+}
+
+// inFields says what is wrong with a value in the words of the application, where it has the words of a document.
+func inFields(why string) string {
+	name, rest, _ := strings.Cut(why, " ")
+	of := ""
+	for _, element := range []string{"of an rs:ln ", "of this rs:ln "} {
+		if is, ok := strings.CutPrefix(rest, element); ok {
+			of, rest = " of a link", is
+		}
+	}
+	switch name {
+	case "loc":
+		name = "url"
+	case "rel", "profile":
+		of = " of a link"
+	case "href", "type", "hash", "length":
+	default:
+		return why
+	}
+	return fmt.Sprintf("the field %q%s %s", name, of, strings.TrimPrefix(rest, "of this rs:md "))
 }
