@@ -153,6 +153,17 @@ func TestLimitOfConnecting(t *testing.T) {
 		if _, err := p.Post(ctx, request("body")); !errors.Is(err, io.ErrShortBuffer) {
 			t.Error(err)
 		}
+		due := func(ctx context.Context, _, _ string) (net.Conn, error) { // as a net.Dialer, which notices the end by itself
+			end, _ := ctx.Deadline()
+			time.Sleep(time.Until(end))
+			return nil, io.ErrNoProgress
+		}
+		p = NewPool(Options{Dial: due, PerHost: 1, Idle: 1, IdleTimeout: time.Minute})
+		for range 100 {
+			if _, err := p.Post(t.Context(), request("body")); !errors.As(err, new(*SlowError)) {
+				t.Fatal(err)
+			}
+		}
 		refuse := func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrNoProgress }
 		p = NewPool(Options{Dial: refuse, PerHost: 1, Idle: 1, IdleTimeout: time.Minute})
 		if _, err := p.Post(t.Context(), request("body")); err != io.ErrNoProgress { //nolint:errorlint // the error itself

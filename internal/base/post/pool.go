@@ -106,6 +106,9 @@ func (p *Pool) dial(ctx context.Context, t target, l limits) (*conn, error) {
 		dial = p.o.DialTLS
 	}
 	nc, err := dial(dctx, "tcp", t.addr())
+	if end, _ := dctx.Deadline(); err != nil && !time.Now().Before(end) {
+		<-dctx.Done() // a dialer notices the end of the time by itself, sometimes before the context does
+	}
 	switch {
 	case err == nil:
 		return newConn(nc, t), nil
