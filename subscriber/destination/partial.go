@@ -274,13 +274,15 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 func (p *partial) place(to string) error {
 	root := p.fetcher.tree.root
 	err := root.Rename(p.name, to)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	link := p.fetcher.tree.linkOut(to)
+	switch {
 	case errors.Is(err, fs.ErrNotExist) && path.Dir(to) != ".":
 		err = root.MkdirAll(path.Dir(to), 0o755)
-	case p.fetcher.tree.linkOut(to) != "":
-		return &refusedError{fmt.Errorf("%s is a symbolic link that leads out of the copy: put a folder in its place, or mount one there", filepath.Join(p.fetcher.dir, p.fetcher.tree.linkOut(to)))}
+	case link != "":
+		return &refusedError{fmt.Errorf("%s is a symbolic link that leads out of the copy: put a folder in its place, or mount one there", filepath.Join(p.fetcher.dir, link))}
 	case isFolder(root, to):
 		if root.Remove(to) != nil {
 			return &refusedError{fmt.Errorf("a folder with files is in its place: move %s away", filepath.Join(p.fetcher.dir, to))}
