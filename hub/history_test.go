@@ -37,7 +37,8 @@ func oneNotification(t *testing.T) *storetest.Memory {
 func historyOf(t *testing.T, store interface {
 	journal.Reader
 	journal.Watcher
-}) *history.Service {
+},
+) *history.Service {
 	t.Helper()
 	s, err := history.New(history.Options{HubURL: hubURL, Journal: store, Watcher: store})
 	if err != nil {
