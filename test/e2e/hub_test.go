@@ -136,20 +136,25 @@ func (h *hub) start() {
 func (h *hub) kill() {
 	h.t.Helper()
 	h.down = true
-	if err := h.cmd.Process.Kill(); err != nil {
-		h.t.Fatal(err)
-	}
+	h.signal(syscall.SIGKILL)
 	<-h.exited
 	client.CloseIdleConnections() // no request is to be tried on one to the dead hub
+}
+
+// signal sends a signal to the process, which must not have ended by itself.
+func (h *hub) signal(s syscall.Signal) {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(s); err != nil {
+		<-h.exited
+		h.t.Fatalf("the hub ended by itself, %v:\n%s", h.cmd.ProcessState, h.log)
+	}
 }
 
 // terminate asks the process to end and returns its exit code.
 func (h *hub) terminate() int {
 	h.t.Helper()
 	h.down = true
-	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		h.t.Fatal(err)
-	}
+	h.signal(syscall.SIGTERM)
 	select {
 	case <-h.exited:
 	case <-time.After(2 * time.Minute):

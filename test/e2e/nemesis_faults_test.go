@@ -80,9 +80,7 @@ func (m *nemesis) hubFaults() []fault {
 
 func (m *nemesis) signal(h *hub, s syscall.Signal) {
 	m.t.Helper()
-	if err := h.cmd.Process.Signal(s); err != nil {
-		m.t.Fatal(err)
-	}
+	h.signal(s)
 	h.down = s == syscall.SIGSTOP
 }
 
