@@ -1,7 +1,6 @@
 package destination_test
 
 import (
-	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/rshub/rshub/resourcesync"
-	"github.com/rshub/rshub/subscriber/destination"
 )
 
 // A Resource List names a resource by an address that no request can be sent to: sync and audit say which it is and what is
@@ -89,33 +87,4 @@ type replaced struct {
 func (r *replaced) Write(p []byte) (int, error) {
 	_, err := r.ResponseWriter.Write([]byte(strings.ReplaceAll(string(p), r.old, r.text)))
 	return len(p), err
-}
-
-// A list that is older than the one that was applied last, as from a proxy, undoes nothing.
-func TestOlderListIsNotApplied(t *testing.T) {
-	s, dir := newSource(t), t.TempDir()
-	s.offers = []string{resourcesync.ResourceList}
-	s.put("a", "first", 0)
-	old := document("urlset", "resourcelist", "<url><loc>"+s.URL+`/data/a</loc><rs:md hash="`+hashOf("first")+`"/></url>`)
-	s.put("a", "second", 0)
-	s.put("b", "new", 0)
-	c := s.open(dir)
-	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	s.set("/resourcelist.xml", answer(old))
-	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() || r.Deleted+r.Copied != 0 {
-		t.Errorf("%v %+v", err, r)
-	}
-	s.same(dir)
-	_ = c.Close()
-	c = s.open(dir, func(o *destination.Options) { o.Select = &destination.Selection{Include: []string{s.URL + "/data/*"}} })
-	if _, err := c.Sync(t.Context()); !errors.Is(err, destination.ErrBehind) { // another selection needs a baseline
-		t.Error(err)
-	}
-	s.same(dir)
-	s.set("/resourcelist.xml", nil)
-	if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
-		t.Errorf("%v %+v", err, r)
-	}
 }

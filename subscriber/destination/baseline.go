@@ -137,14 +137,6 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 	if docs.at.Before(st.Due) {
 		return st, fmt.Errorf("%s is as of %s: %w", address, resourcesync.FormatDatetime(docs.at), ErrBehind)
 	}
-	if docs.dated && s.isSetBack(docs.at, st) && !set.offers(resourcesync.ChangeList, resourcesync.ChangeDump) {
-		s.log.Warn("the list is older than what the copy has, so it is not applied: a proxy may have an old one. If the Source was set back on purpose, an audit with repair applies it",
-			"event", "list_older", "list", address, "at", docs.at, "applied", st.BaselineAt)
-		if s.needsBaseline(set, st) {
-			return st, fmt.Errorf("%s is as of %s, and the copy has the state of %s: %w", address, resourcesync.FormatDatetime(docs.at), resourcesync.FormatDatetime(st.BaselineAt), ErrBehind)
-		}
-		return st, errUnchanged
-	}
 	newer, err := s.leftToChanges(ctx, set, docs.at, st)
 	if err != nil {
 		return st, err
@@ -170,12 +162,6 @@ func (s *syncer) baselineFrom(ctx context.Context, set namedSet, capability stri
 		st.Lost = time.Time{}
 	}
 	return setState{Selected: s.reconciler.selector.digest, CapabilityList: set.CapabilityList, BaselineAt: docs.at, From: address, DumpsUntil: docs.at, ETag: docs.etag, Modified: docs.modified, Lost: st.Lost}, nil
-}
-
-// isSetBack reports whether a list is older than the one that the copy was made from. Without Change Lists, nothing would
-// say which of its resources changed since. A baseline of the future is none to compare with: this machine's clock was ahead.
-func (s *syncer) isSetBack(at time.Time, st setState) bool {
-	return at.Before(st.BaselineAt) && !st.BaselineAt.After(time.Now())
 }
 
 // applyList fetches what a Resource List has, and returns the resources that it lists.

@@ -51,8 +51,6 @@ type documents struct {
 	// at is the time of the state of the Source that they describe: they contain earlier
 	// changes, and no later ones.
 	at time.Time
-	// dated: the document itself states the time, and no header of the response.
-	dated bool
 	// etag and modified are the validators of the list, if it has no parts.
 	etag, modified string
 }
@@ -87,7 +85,7 @@ func (l *lists) download(ctx context.Context, address, capability string, last s
 	if err != nil {
 		return nil, err
 	}
-	d.at, d.dated = top.at, !top.head.At.IsZero()
+	d.at = top.at
 	if !top.head.Index {
 		d.parts = []fetched{top}
 		d.etag, d.modified = web.ValidatorsOf(top.resp)
