@@ -17,6 +17,7 @@ import (
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/validate"
+	"github.com/rshub/rshub/websub"
 )
 
 func decodeBody[T any](t *testing.T, body string) T {
@@ -136,13 +137,23 @@ func TestChangesFail(t *testing.T) {
 func TestNotInForce(t *testing.T) {
 	l := newTabled(Options{})
 	l.err = subscriptions.ErrEnded
-	for q, words := range map[*subscriptions.Request]string{
-		{Mode: "subscribe", Topic: theTopic, Callback: "https://s.example/new", AcceptedAt: noon}:    "has not confirmed it. Retry",
-		{Mode: "unsubscribe", Topic: theTopic, Callback: "https://s.example/none", AcceptedAt: noon}: "has to subscribe again",
+	request := func(mode websub.Mode, callback string) subscriptions.Record {
+		return subscriptions.Record{Request: &subscriptions.Request{Mode: mode, Topic: theTopic, Callback: callback, AcceptedAt: noon}}
+	}
+	ended := subscriptions.Record{Subscription: &subscriptions.Subscription{Topic: theTopic, Callback: "https://s.example/ended", EndedAt: noon, EndReason: subscriptions.EndExpired}}
+	for _, tc := range []struct {
+		rec    subscriptions.Record
+		status int
+		words  string
+	}{
+		{request(websub.ModeSubscribe, "https://s.example/new"), http.StatusConflict, "has not confirmed it. Retry"},
+		{request(websub.ModeUnsubscribe, "https://s.example/none"), http.StatusNotFound, "No subscription has the id"},
+		{ended, http.StatusConflict, "has to subscribe again"},
 	} {
-		l.m.addRecord(subscriptions.Record{Request: q})
-		resp, body := l.ask(t, http.MethodPost, "/api/v1/subscriptions/"+q.SubscriptionID().String()+"/verify")
-		wantProblem(t, resp, body, http.StatusConflict, words)
+		l.m.addRecord(tc.rec)
+		topic, callback := tc.rec.Pair()
+		resp, body := l.ask(t, http.MethodPost, "/api/v1/subscriptions/"+subscriptions.ID(topic, callback).String()+"/verify")
+		wantProblem(t, resp, body, tc.status, tc.words)
 	}
 }
 
