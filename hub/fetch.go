@@ -208,13 +208,12 @@ func (h *Handler) work(ctx context.Context, j *fetchJob) next {
 	attempt := m.Tries + 1
 	m, then := concluded(m, p, err, now, rand.Float64()) //nolint:gosec // spreads load, keeps no secret
 	m.Last.Status = status
-	h.reportFetch(p, m, attempt, start, err)
+	h.report(fetchEvent(p, start, err), tryFields(m, attempt, p.bodyLength)...)
 	return h.record(ctx, j, m, then)
 }
 
-// reportFetch reports a try that began at start and ended with err. M is the ping record
-// after it.
-func (h *Handler) reportFetch(p *publication, m journal.PingRecord, attempt int, start time.Time, err error) {
+// fetchEvent returns the event of a try that began at start and ended with err.
+func fetchEvent(p *publication, start time.Time, err error) Event {
 	e := Event{
 		Name: EventFetch, Outcome: p.outcome(), Status: http.StatusOK, Topic: p.topic, NotificationID: p.id,
 		Bytes: p.bodyLength, Start: start, Duration: time.Since(start), Append: p.stored, Gap: p.gap,
@@ -223,14 +222,20 @@ func (h *Handler) reportFetch(p *publication, m journal.PingRecord, attempt int,
 		r := classify(err)
 		e.Outcome, e.Status, e.Err = r.kind.slug, r.kind.status, r
 	}
-	answered, again := zap.Skip(), zap.Skip()
+	return e
+}
+
+// tryFields returns what the line of the log about a try has beside its event. M is the ping
+// record after the try.
+func tryFields(m journal.PingRecord, attempt int, bytes int64) []zap.Field {
+	fields := []zap.Field{zap.Int("attempt", attempt), zap.Int64("bytes", bytes)}
 	if m.Last.Status != 0 {
-		answered = zap.Int("topic_status", m.Last.Status)
+		fields = append(fields, zap.Int("topic_status", m.Last.Status))
 	}
 	if !m.NextAt.IsZero() {
-		again = zap.Time("next_attempt_at", m.NextAt)
+		fields = append(fields, zap.Time("next_attempt_at", m.NextAt))
 	}
-	h.report(e, zap.Int("attempt", attempt), answered, again, zap.Int64("bytes", p.bodyLength))
+	return fields
 }
 
 // record stores the result of a fetch, even if ctx has ended. Until then the job does

@@ -41,7 +41,7 @@ var checkRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * tim
 func (s *Service) enqueue(r *Request, established bool) {
 	j := newJob(r.SubscriptionID(), egress.HostPortOf(r.Callback))
 	j.topicHost = egress.HostPortOf(r.Topic)
-	j.check, j.requester, j.established = s.needsCheck(r), r.Requester, established
+	j.check, j.requester, j.established = s.o.needsCheck(r), r.Requester, established
 	j.Due, j.slow, j.tries, j.request = due(r, s.o.Clock.Now(), time.Now()), r.Tries > 0, r.Tries, r.ID
 	s.queue.add(j)
 }
@@ -57,8 +57,8 @@ func due(r *Request, day, now time.Time) time.Time {
 
 // needsCheck reports whether the topic of r has to be checked. That of an unsubscribe never
 // is (HUB-20).
-func (s *Service) needsCheck(r *Request) bool {
-	return s.o.Check != nil && r.Mode == websub.ModeSubscribe && r.Denied == ""
+func (o *Options) needsCheck(r *Request) bool {
+	return o.Check != nil && r.Mode == websub.ModeSubscribe && r.Denied == ""
 }
 
 // work does the next step of a job, and reports whether there is another. Each step calls at
@@ -86,7 +86,7 @@ func (s *Service) work(ctx context.Context, j *job) (keep bool) {
 	if j.Due = due(r, s.o.Clock.Now(), now); j.Due.After(now) {
 		return true
 	}
-	check, established := s.needsCheck(r) && j.checked != r.ID, rec.Subscription.sameSubscriber(r)
+	check, established := s.o.needsCheck(r) && j.checked != r.ID, rec.Subscription.sameSubscriber(r)
 	if check != j.check || established != j.established || r.Requester != j.requester {
 		j.check, j.established, j.requester = check, established, r.Requester // wait for the turn of these
 		return true
@@ -301,7 +301,7 @@ func (s *Service) amend(ctx context.Context, j *job, r *Request, change func(Req
 	if rec.Request == nil {
 		return false
 	}
-	j.check = s.needsCheck(rec.Request) && j.checked != r.ID
+	j.check = s.o.needsCheck(rec.Request) && j.checked != r.ID
 	j.Due, j.slow, j.tries = due(rec.Request, s.o.Clock.Now(), time.Now()), rec.Request.Tries > 0, rec.Request.Tries
 	return true
 }

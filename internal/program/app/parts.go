@@ -68,7 +68,7 @@ func (a *App) startParts(ctx context.Context) error {
 	a.stops.background(ctx, "delivery", dispatcher.Run, a.failed)
 	// The hub releases its shards before deliveries end: that is what --drain is for.
 	a.stops.stage(0)
-	a.stops.background(ctx, "retention", a.newRetention(shards).run, a.failed)
+	a.stops.background(ctx, "retention", newRetention(a, shards).run, a.failed)
 	a.stops.background(ctx, "shards", shards.run, a.failed)
 	a.stops.background(ctx, "subscriptions", service.Run, a.failed)
 	a.stops.background(ctx, "fetches of topics", a.hub.Fetch, a.failed)
@@ -76,7 +76,7 @@ func (a *App) startParts(ctx context.Context) error {
 	return nil
 }
 
-func (a *App) newRetention(shards *shards) *retention {
+func newRetention(a *App, shards *shards) *retention {
 	return &retention{
 		store:     a.store,
 		rule:      journal.Retention{Age: a.cfg.RetentionAge, PerTopic: a.cfg.RetentionBytes, Total: a.cfg.RetentionTotal},
