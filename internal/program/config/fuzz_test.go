@@ -56,7 +56,7 @@ func FuzzParseEndpoint(f *testing.F) {
 // is.
 func FuzzParseProxy(f *testing.F) {
 	const password = "s3cr3tpassw0rd"
-	for _, s := range []string{"http://u:%s@proxy:3128", "https://%s@[::1]", "", "%s", "http://u:%s@/", "http://u:%s@p:x", "http://u:%s@p/?q#f", "http://u:%s\x7f@p", "socks5://u:%s@p"} {
+	for _, s := range []string{"http://u:%s@proxy:3128", "https://%s@[::1]", "", "%s", "http://u:%s@/", "%s://@", "http://u:%s@p:x", "http://u:%s@p/?q#f", "http://u:%s\x7f@p", "socks5://u:%s@p"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -70,7 +70,7 @@ func FuzzParseProxy(f *testing.F) {
 			t.Errorf("%q was accepted as %q", s, string(got))
 		}
 		for _, err := range []error{second(parsePublicURL(s)), second(parseEndpoint(s))} {
-			if err != nil && perr == nil && u.User != nil && !strings.Contains(u.Host+u.Path+u.RawQuery+u.Fragment, password) && strings.Contains(err.Error(), password) {
+			if err != nil && perr == nil && u.User != nil && !strings.Contains(u.Scheme+u.Host+u.Path+u.RawQuery+u.Fragment, password) && strings.Contains(err.Error(), password) {
 				t.Errorf("the error of %q has the password: %v", s, err)
 			}
 		}
