@@ -26,7 +26,7 @@ import (
 //	        the block is full
 //
 // Numbers are big-endian. A record that is not good was being written when the process or the machine stopped, and
-// no caller was answered that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced, the first
+// no caller was told that its transaction is durable. When the log has Options.MaxLog bytes, the file is synced, the first
 // block of the first record is overwritten, and the next record goes to the beginning.
 //
 // While a file has a log, the id of that log stands behind its meta pages (markAt). So neither a log beside another file, nor a
