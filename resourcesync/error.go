@@ -52,12 +52,18 @@ type Error struct {
 	// count characters (Unicode code points), as an editor shows them, where a tab is one
 	// character and a byte order mark none.
 	Line, Column int
+	// Entry says which entry of a document that is being written is wrong, as in
+	// `entry 3, "https://example.org/a"`. Empty: the error is not about one.
+	Entry string
 	// Msg says in one sentence what is wrong and, if it helps, what to do.
 	Msg string
 }
 
-// Error returns the position, if there is one, the sentence and the rule.
+// Error returns the position or the entry, if there is one, the sentence and the rule.
 func (e *Error) Error() string {
+	if e.Entry != "" {
+		return fmt.Sprintf("%s: %s (%s)", e.Entry, e.Msg, e.Rule)
+	}
 	if e.Line == 0 {
 		return fmt.Sprintf("%s (%s)", e.Msg, e.Rule)
 	}

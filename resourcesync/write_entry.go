@@ -108,7 +108,7 @@ func (c *composer) undo(s state) { c.buf, c.entries, c.rules = c.buf[:s.size], s
 
 // inEntry adds to an error which entry it is about.
 func (c *composer) inEntry(e *Entry, err *Error) error {
-	err.Msg = fmt.Sprintf("entry %d, %s: %s", c.entries+1, quote(e.Loc), err.Msg)
+	err.Entry = fmt.Sprintf("entry %d, %s", c.entries+1, quote(e.Loc))
 	return err
 }
 
@@ -207,7 +207,15 @@ func (c *composer) checkValues(e *Entry) {
 	if e.Change != "" && !e.Change.Known() {
 		c.broken("DOC-17", "change is %s; it must be %s", quote(e.Change), changeWords)
 	}
-	c.checkRepresentation("this rs:md", e.Hash, e.Type, e.Path, e.Length)
+	c.checkRepresentation("the entry", e.Hash, e.Type, e.Path, e.Length)
+}
+
+// CheckPri returns an error if a link cannot have n as its Pri (DOC-52).
+func CheckPri(n int64) error {
+	if n < 1 || n > 999_999 {
+		return fmt.Errorf("pri is %d; it must be a number from 1, the best, to 999999", n)
+	}
+	return nil
 }
 
 func (c *composer) checkLink(l *Link) {
@@ -215,15 +223,15 @@ func (c *composer) checkLink(l *Link) {
 		c.broken("DOC-53", "rel is %s; it must be the name of one registered relation, in lower case, or a URI", quote(l.Rel))
 	}
 	if fault := uriFault(l.Href); fault != "" {
-		c.broken("DOC-52", "href of an rs:ln is %s, which is not a URI: %s", quote(l.Href), fault)
+		c.broken("DOC-52", "href of a link is %s, which is not a URI: %s", quote(l.Href), fault)
 	}
-	if l.Pri < 0 || l.Pri > 999_999 {
-		c.broken("DOC-52", "pri is %d; it must be a number from 1 to 999999", l.Pri)
+	if err := CheckPri(int64(l.Pri)); err != nil && l.Pri != 0 {
+		c.broken("DOC-52", "%v", err)
 	}
 	if l.Profile != "" && uriFault(l.Profile) != "" {
 		c.broken("DOC-61", "profile is %s; it must be a URI", quote(l.Profile))
 	}
-	c.checkRepresentation("this rs:ln", l.Hash, l.Type, l.Path, l.Length)
+	c.checkRepresentation("a link", l.Hash, l.Type, l.Path, l.Length)
 }
 
 // checkRepresentation checks the values that rs:md and rs:ln have in common.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -173,7 +174,9 @@ func TestWriteRefuses(t *testing.T) {
 			}
 			err = w.Write(bad)
 			wantRefusal(t, err, tc.rule, tc.text)
-			wantRefusal(t, err, tc.rule, "entry 1, ")
+			if refused := (*Error)(nil); !errors.As(err, &refused) || refused.Entry != fmt.Sprint("entry 1, ", quote(bad.Loc)) {
+				t.Errorf("%v does not say which entry it is about", err)
+			}
 			for _, e := range d.entries {
 				if err := w.Write(e); err != nil {
 					t.Fatal(err)

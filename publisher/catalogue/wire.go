@@ -173,9 +173,10 @@ func (w *wireLink) link() (resourcesync.Link, error) {
 		l.Length, l.HasLength = *w.Length, true
 	}
 	if w.Pri != nil {
-		if l.Pri = int(*w.Pri); l.Pri < 1 || l.Pri > 999_999 {
-			return l, fmt.Errorf("pri is %d; it must be a number from 1, the best, to 999999", *w.Pri)
+		if err := resourcesync.CheckPri(*w.Pri); err != nil {
+			return l, err
 		}
+		l.Pri = int(*w.Pri)
 	}
 	var err error
 	if l.Modified, err = datetime("modified", w.Modified); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"mime"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -91,9 +90,7 @@ func (r *reader) link() (l resourcesync.Link, err error) {
 		{Name: "modified", Into: &modified},
 	})
 	if err == nil && pri != nil {
-		if l.Pri = int(*pri); l.Pri < 1 || l.Pri > 999_999 {
-			err = fmt.Errorf(`the field "pri" is %d; it has to be from 1, the best, to 999999`, *pri)
-		}
+		l.Pri, err = int(*pri), resourcesync.CheckPri(*pri)
 	}
 	if err == nil {
 		l.Length, l.HasLength, err = lengthOf(length)
@@ -235,34 +232,15 @@ func checkLinks(links []resourcesync.Link) error {
 	return nil
 }
 
-// whichEntry begins a message about an entry. The URL is known, and may be shortened.
-var whichEntry = regexp.MustCompile(`^entry \d+, "(?:[^"\\]|\\.)*"(?:\.\.\.)?: `)
-
-// because returns the sentence of an error of Given.Check that says which rule is broken.
+// because returns the sentence of an error of Given.Check that says which rule is broken. The loc of a
+// document is the field "url".
 func because(err error) error {
-	if broken := (*resourcesync.Error)(nil); errors.As(err, &broken) {
-		return errors.New(inFields(whichEntry.ReplaceAllString(broken.Msg, "")))
+	broken := (*resourcesync.Error)(nil)
+	if !errors.As(err, &broken) {
+		return err
 	}
-	return err
-}
-
-// inFields says what is wrong with a value in the words of the application, where it has the words of a document.
-func inFields(why string) string {
-	name, rest, _ := strings.Cut(why, " ")
-	of := ""
-	for _, element := range []string{"of an rs:ln ", "of this rs:ln "} {
-		if is, ok := strings.CutPrefix(rest, element); ok {
-			of, rest = " of a link", is
-		}
+	if why, ok := strings.CutPrefix(broken.Msg, "loc "); ok {
+		return fmt.Errorf("the field %q %s", "url", why)
 	}
-	switch name {
-	case "loc":
-		name = "url"
-	case "rel", "profile":
-		of = " of a link"
-	case "href", "type", "hash", "length":
-	default:
-		return why
-	}
-	return fmt.Sprintf("the field %q%s %s", name, of, strings.TrimPrefix(rest, "of this rs:md "))
+	return errors.New(broken.Msg)
 }

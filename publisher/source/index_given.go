@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -111,10 +109,7 @@ func (c *entryCheck) check(g *Given) error {
 	e.Change, e.Datetime = resourcesync.Updated, c.at
 	var refused *resourcesync.Error
 	if err := c.w.Write(e); errors.As(err, &refused) { // ErrFull comes after the check
-		// The writer counts its entries. The caller knows the resource by a line or a path.
-		if _, msg, ok := strings.Cut(refused.Msg, strconv.Quote(e.Loc)+": "); ok {
-			refused.Msg = msg
-		}
+		refused.Entry = "" // the caller knows the resource by a line or a path
 		return fmt.Errorf("%w: %w", ErrGiven, refused)
 	}
 	return nil

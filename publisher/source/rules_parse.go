@@ -15,6 +15,7 @@ import (
 
 	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/base/yamlfile"
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // relations are those that rules may give an entry: all of section 14 of the core, and original of
@@ -222,7 +223,7 @@ func (l *resourceLink) keys(href *string) map[string]func([]string) error {
 		"href": one(href),
 		"type": one(&l.mediaType),
 		"pri": func(text []string) (err error) {
-			if l.pri, err = strconv.Atoi(strings.Join(text, " ")); err != nil || l.pri < 1 || l.pri > 999_999 {
+			if l.pri, err = strconv.Atoi(strings.Join(text, " ")); err != nil || resourcesync.CheckPri(int64(l.pri)) != nil {
 				return errors.New("it must be a number from 1, the best, to 999999")
 			}
 			return nil

@@ -18,7 +18,7 @@ func TestBadRules(t *testing.T) {
 		"resources:\n\n- type: text/html":                                                              "r:3: the rule lacks `for:`",
 		"resources:\n\n- for: '*'":                                                                     "r:3: the rule gives nothing",
 		"resources: {for: x}":                                                                          "r:1: resources has to be a list",
-		"resources:\n- {for: '*', type: html}":                                                         `r:2: this cannot be published: type of this rs:md is "html"`,
+		"resources:\n- {for: '*', type: html}":                                                         `r:2: this cannot be published: type of the entry is "html"`,
 		"resources:\n- {for: '*', encoding: gzp}":                                                      `r:2: encoding: "gzp" is not a content coding that files are stored in; did you mean gzip?`,
 		"resources:\n- {for: '*', via: '{pth}.x'}":                                                     `r:2: via: "{pth}.x": there is no placeholder {pth}; did you mean path?`,
 		"resources:\n- {for: '*', via: '{url}.x'}":                                                     `r:2: via: "{url}.x" is the path of a resource, in which {url} has no meaning`,
