@@ -101,7 +101,8 @@ func mapping(t *testing.T, pid int, name string) (base, end int64) {
 }
 
 // overwrite replaces the first instructions of a function of a running process. The process
-// stands still meanwhile, with no thread in that function.
+// stands still meanwhile, with no thread in that function, nor in the handler of a signal that interrupted it
+// (Go's scheduler sends SIGURG, and blocks it in handlers).
 func overwrite(t *testing.T, pid int, base int64, function elf.Symbol, code []byte) {
 	t.Helper()
 	at := base + int64(function.Value)
@@ -123,6 +124,14 @@ func overwrite(t *testing.T, pid int, base int64, function elf.Symbol, code []by
 			}
 			if pc >= at && pc < at+int64(function.Size) {
 				return fmt.Errorf("a thread is in %s", function.Name)
+			}
+			status, err := os.ReadFile(filepath.Join(filepath.Dir(name), "status"))
+			must(t, err)
+			_, mask, _ := strings.Cut(string(status), "SigBlk:\t")
+			blocked, err := strconv.ParseUint(mask[:min(16, len(mask))], 16, 64)
+			must(t, err)
+			if blocked>>(syscall.SIGURG-1)&1 == 1 {
+				return fmt.Errorf("a thread handles a signal, and may go back to %s", function.Name)
 			}
 		}
 		_, err = mem.WriteAt(code, at)

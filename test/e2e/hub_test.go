@@ -55,6 +55,8 @@ type hub struct {
 	// binary is the rshub that start runs; empty: the one under test.
 	binary string
 	env    []string // more of its environment
+	// supervised says that start runs it again if its store does not answer, as a supervisor does.
+	supervised bool
 
 	cmd    *exec.Cmd
 	down   bool // killed, asked to end or frozen
@@ -93,6 +95,27 @@ func (h *hub) serve() []string {
 // start runs the process and waits until it listens.
 func (h *hub) start() {
 	h.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; {
+		listening := h.launch()
+		select {
+		case <-listening:
+			return
+		case <-h.exited:
+			if !h.supervised || h.cmd.ProcessState.ExitCode() != exitNoStore || time.Now().After(end) {
+				h.t.Fatalf("the hub ended before it listened:\n%s", h.log)
+			}
+		case <-time.After(time.Until(end)):
+			h.t.Fatalf("the hub does not listen after two minutes:\n%s", h.log)
+		}
+	}
+}
+
+// exitNoStore is the exit code of a hub whose store does not answer.
+const exitNoStore = 4
+
+// launch runs the process. The channel is closed when it listens.
+func (h *hub) launch() (listening chan struct{}) {
+	h.t.Helper()
 	h.down = false
 	h.cmd = exec.CommandContext(context.Background(), cmp.Or(h.binary, binary), h.serve()...)
 	h.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.t.TempDir()}, h.env...)
@@ -103,8 +126,8 @@ func (h *hub) start() {
 	if err := h.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	cmd, exited, listening := h.cmd, make(chan struct{}), make(chan struct{})
-	h.exited = exited
+	cmd, exited := h.cmd, make(chan struct{})
+	listening, h.exited = make(chan struct{}), exited
 	go func() {
 		defer close(exited)
 		seen := false
@@ -123,13 +146,7 @@ func (h *hub) start() {
 		_ = cmd.Wait()
 	}()
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
-	select {
-	case <-listening:
-	case <-exited:
-		h.t.Fatalf("the hub ended before it listened:\n%s", h.log)
-	case <-time.After(2 * time.Minute):
-		h.t.Fatalf("the hub does not listen after two minutes:\n%s", h.log)
-	}
+	return listening
 }
 
 // kill ends the process as a power cut would.

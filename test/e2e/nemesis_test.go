@@ -89,7 +89,9 @@ func newNemesis(t *testing.T) *nemesis {
 func (m *nemesis) addRedisHubs(n int, url string) {
 	m.t.Helper()
 	for range n {
-		m.addHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String(), "--drain", nemesisDrain.String(), "--give-up", nemesisGiveUp.String())
+		h := m.prepareHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String(), "--drain", nemesisDrain.String(), "--give-up", nemesisGiveUp.String())
+		h.supervised = true // a Redis that was killed a moment ago may be too slow for a start on a busy machine
+		h.start()
 	}
 }
 
