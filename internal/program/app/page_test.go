@@ -262,15 +262,24 @@ func TestPages(t *testing.T) {
 	for q, want := range map[string]string{
 		badID: "<h1>Subscription 127.0.0.1", topicID: "<h1>Topic", notificationID: "<h1>Notification",
 		`{"event":"delivery_attempt","notification_id":"` + notificationID + `"}`: "<h1>Notification", topic: "<h1>Topic",
-		strings.TrimPrefix(good.URL, "http://"): "javascript:alert", bad: "<h1>Subscription 127.0.0.1", good.URL + "/other": "javascript:alert",
+		strings.TrimPrefix(good.URL, "http://"): "javascript:alert", good.URL + "/other": "javascript:alert",
 		topic + " " + intervalEnd(t, found["/ui/notifications/"+notificationID]): "<h1>Notification",
 	} {
 		if got := p.get("/ui/find?" + url.Values{"q": {q}}.Encode()); !strings.Contains(got, want) {
 			t.Errorf("%s is not found: %s", q, got)
 		}
 	}
+	// On a busy machine, the search for a callback may lead to a list that looks on.
+	for q, want := range map[string]string{bad: "<h1>Subscription 127.0.0.1", "http://127.0.0.1:2/other": "no subscription has a callback at its host"} {
+		eventually(t, func() string {
+			_, got := get(t, p.base+"/ui/find?"+url.Values{"q": {q}}.Encode())
+			if strings.Contains(got, want) {
+				return ""
+			}
+			return fmt.Sprintf("%s is not found: %.500s", q, got)
+		})
+	}
 	p.send(http.MethodGet, "/ui/find?q=what%20is%20this", nil, http.StatusNotFound)
-	p.send(http.MethodGet, "/ui/find?q=http%3A%2F%2F127.0.0.1%3A2%2Fother", nil, http.StatusNotFound)
 	if got := p.send(http.MethodGet, "/ui/find?"+url.Values{"q": {topic + " 2001-01-01"}}.Encode(), nil, http.StatusNotFound); !strings.Contains(got, "2001-01-01T00:00:00Z in it is kept") {
 		t.Errorf("at an instant without a notification: %s", got)
 	}
