@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,6 +63,31 @@ type Fetch struct {
 // (invariant 12). Nothing was accepted of these topics yet, so anyone can name them. The
 // number of the others is bounded by the heads.
 const MaxPingRecords = 128
+
+// PingRecordsToDelete returns the topic ids of the ping records that a store deletes, so that n
+// more topics of a partition can have one. Headless are the ping records of its topics without a
+// head, by topic id; the zero PingRecord stands for one that cannot be read. Those of topics that
+// are pinged now stay, as do those that wait. Of the others, the ones that were pinged longest ago
+// go. If these are not enough, the error is ErrTooManyPings.
+func PingRecordsToDelete(headless map[uuid.UUID]PingRecord, n int, pinged func(id uuid.UUID) bool) ([]uuid.UUID, error) {
+	over := len(headless) + n - MaxPingRecords
+	if n == 0 || over <= 0 {
+		return nil, nil
+	}
+	var done []uuid.UUID
+	for id, m := range headless {
+		if !m.Waiting() && !pinged(id) {
+			done = append(done, id)
+		}
+	}
+	if len(done) < over {
+		return nil, ErrTooManyPings
+	}
+	slices.SortFunc(done, func(a, b uuid.UUID) int {
+		return cmp.Or(headless[a].PingedAt.Compare(headless[b].PingedAt), bytes.Compare(a[:], b[:]))
+	})
+	return done[:over], nil
+}
 
 // PingRecordKeep is how long the ping record of a topic without a head is stored after its
 // last ping, so that the operator can see its result.

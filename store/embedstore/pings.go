@@ -1,11 +1,8 @@
 package embedstore
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,95 +22,68 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 
 func pingTopics(tx *boltfile.Tx, now time.Time, topics []string) error {
 	// Read everything and find room before the first write.
-	pings := make(map[string]journal.PingRecord, len(topics)) // by key
-	var headless []string
+	pings := make(map[uuid.UUID]journal.PingRecord, len(topics)) // by topic id
+	b, heads := tx.Bucket(bucketPings), tx.Bucket(bucketHeads)
+	unknown := make(map[int]int) // by partition, how many of the topics have neither ping record nor head
 	for _, topic := range topics {
-		key := keyOf(journal.TopicID(topic))
-		m, ok := pings[string(key)]
+		id := journal.TopicID(topic)
+		m, ok := pings[id]
 		if !ok {
 			var err error
-			if m, err = readPingRecord(tx, key, topic); err != nil {
+			if m, err = readPingRecord(tx, keyOf(id), topic); err != nil {
 				return err
 			}
-			if m.Pings == 0 && tx.Bucket(bucketHeads).Get(key) == nil {
-				headless = append(headless, string(key))
+			if b.Get(keyOf(id)) == nil && heads.Get(keyOf(id)) == nil {
+				unknown[journal.Partition(id)]++
 			}
 		}
-		pings[string(key)] = m.Pinged(now)
+		pings[id] = m.Pinged(now)
 	}
-	partitions := make(map[byte]*newTopics)
-	for _, key := range headless {
-		p := partitions[key[0]]
-		if p == nil {
-			var err error
-			if p, err = readNewTopics(tx, prefixOf(int(key[0])), pings); err != nil {
-				return err
-			}
-			partitions[key[0]] = p
+	for partition, n := range unknown {
+		headless, err := readHeadless(tx, partition)
+		if err != nil {
+			return err
 		}
-		if !p.makeRoom() {
-			return journal.ErrTooManyPings
+		old, err := journal.PingRecordsToDelete(headless, n, func(id uuid.UUID) bool { return pings[id].Pings > 0 })
+		if err != nil {
+			return err
 		}
-	}
-	b := tx.Bucket(bucketPings)
-	var err error
-	for _, p := range partitions {
-		for _, key := range p.forgotten {
-			err = errors.Join(err, b.Delete(key))
+		for _, id := range old {
+			pings[id] = journal.PingRecord{}
 		}
 	}
-	for key, m := range pings {
-		err = errors.Join(err, b.Put([]byte(key), journal.PackPingRecord(m)))
+	for id, m := range pings {
+		var err error
+		if m.Pings == 0 {
+			err = b.Delete(keyOf(id))
+		} else {
+			err = b.Put(keyOf(id), journal.PackPingRecord(m))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
-// newTopics are the topics of one partition that have a ping record and no head.
-type newTopics struct {
-	n         int
-	done      []pingedTopic // those that do not wait, by the time of their last ping
-	forgotten [][]byte      // keys
-}
-
-type pingedTopic struct {
-	key      []byte
-	pingedAt time.Time
-}
-
-// readNewTopics reads those of a partition. Pinged topics make no room.
-func readNewTopics(tx *boltfile.Tx, prefix []byte, pinged map[string]journal.PingRecord) (*newTopics, error) {
-	p := &newTopics{}
-	heads := tx.Bucket(bucketHeads)
+// readHeadless returns the ping records of a partition's topics without a head, by topic id; the
+// zero PingRecord for one that cannot be read.
+func readHeadless(tx *boltfile.Tx, partition int) (map[uuid.UUID]journal.PingRecord, error) {
+	headless := make(map[uuid.UUID]journal.PingRecord)
+	heads, prefix := tx.Bucket(bucketHeads), prefixOf(partition)
 	err := scan(tx.Bucket(bucketPings), prefix, prefix, func(k, v []byte) (bool, error) {
-		if heads.Get(k) != nil {
-			return true, nil
+		id, err := uuid.FromBytes(k[1:])
+		if err != nil || heads.Get(k) != nil {
+			return true, nil //nolint:nilerr // a key that no hub wrote
 		}
-		p.n++
 		m, err := openPingRecord(k, v)
-		if journal.Unreadable(err) {
-			m, err = journal.PingRecord{}, nil // the first to make room
+		if err != nil && !journal.Unreadable(err) {
+			return false, err
 		}
-		if _, stays := pinged[string(k)]; err == nil && !m.Waiting() && !stays {
-			p.done = append(p.done, pingedTopic{bytes.Clone(k), m.PingedAt})
-		}
-		return true, err
+		headless[id] = m
+		return true, nil
 	})
-	slices.SortFunc(p.done, func(a, b pingedTopic) int { return a.pingedAt.Compare(b.pingedAt) })
-	return p, err
-}
-
-// makeRoom makes room for one more, and reports whether it could.
-func (p *newTopics) makeRoom() bool {
-	if p.n < journal.MaxPingRecords {
-		p.n++
-		return true
-	}
-	if len(p.done) == 0 {
-		return false
-	}
-	p.forgotten = append(p.forgotten, p.done[0].key)
-	p.done = p.done[1:]
-	return true
+	return headless, err
 }
 
 // readPingRecord returns the ping record of a topic; of one that has none, with only Topic

@@ -80,9 +80,9 @@ type pings struct {
 // pingRecords are ping records of one partition, as they were read together.
 type pingRecords struct {
 	revision string
-	known    map[string]journal.PingRecord // those of the topics in question, by topic; Pings 0: there is none
-	unknown  int                           // how many of these topics have neither ping record nor head
-	headless map[string]journal.PingRecord // those of topics without a head, by topic; all or none
+	known    map[string]journal.PingRecord    // those of the topics in question, by topic; Pings 0: there is none
+	unknown  int                              // how many of these topics have neither ping record nor head
+	headless map[uuid.UUID]journal.PingRecord // those of topics without a head, by topic id; all or none
 }
 
 // readAll reads the ping records of some topics of a partition, and, if one of them has
@@ -99,7 +99,7 @@ func (p *pings) readAll(ctx context.Context, partition int, topics []string) (pi
 // all topics without a head. A ping record that cannot be read counts as none: the next ping
 // replaces it.
 func (p *pings) read(ctx context.Context, partition int, topics []string, headless bool) (m pingRecords, err error) {
-	m = pingRecords{known: map[string]journal.PingRecord{}, headless: map[string]journal.PingRecord{}}
+	m = pingRecords{known: map[string]journal.PingRecord{}, headless: map[uuid.UUID]journal.PingRecord{}}
 	args := []any{headless}
 	for _, topic := range topics {
 		id := journal.TopicID(topic)
@@ -129,14 +129,15 @@ func (p *pings) read(ctx context.Context, partition int, topics []string, headle
 		}
 	}
 	for pair := range slices.Chunk(v[2*len(topics):], 2) {
-		ping, err := openPingRecord(textOf(pair[1]))
-		if journal.Unreadable(err) {
-			continue // its topic is unknown, so it cannot be deleted to make room
-		}
+		id, err := uuid.FromBytes([]byte(textOf(pair[0])))
 		if err != nil {
+			continue // an entry that no hub wrote
+		}
+		ping, err := openPingRecord(textOf(pair[1]))
+		if err != nil && !journal.Unreadable(err) {
 			return m, err
 		}
-		m.headless[ping.Topic] = ping
+		m.headless[id] = ping
 	}
 	return m, nil
 }
@@ -151,8 +152,8 @@ func openPingRecord(raw string) (journal.PingRecord, error) {
 
 // change changes ping records of some topics of a partition. It calls change with the stored
 // ones, perhaps several times, and stores by pingScript or fetchedScript what change returns,
-// by topic. A ping record with Pings 0 is deleted. If change returns none, nothing is stored.
-func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m pingRecords) (map[string]journal.PingRecord, error)) error {
+// by topic id. A ping record with Pings 0 is deleted. If change returns none, nothing is stored.
+func (p *pings) change(ctx context.Context, script *redis.Script, partition int, topics []string, change func(m pingRecords) (map[uuid.UUID]journal.PingRecord, error)) error {
 	if err := errors.Join(ctx.Err(), p.checks.writable()); err != nil {
 		return err
 	}
@@ -167,8 +168,7 @@ func (p *pings) change(ctx context.Context, script *redis.Script, partition int,
 			return err
 		}
 		args := []any{m.revision, revision}
-		for topic, ping := range next {
-			id := journal.TopicID(topic)
+		for id, ping := range next {
 			var raw []byte
 			if ping.Pings > 0 {
 				raw = journal.PackPingRecord(ping)
@@ -198,7 +198,7 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 	}
 	for n, topics := range partitions {
 		distinct := slices.Compact(slices.Sorted(slices.Values(topics)))
-		err := p.change(ctx, pingScript, n, distinct, func(m pingRecords) (map[string]journal.PingRecord, error) {
+		err := p.change(ctx, pingScript, n, distinct, func(m pingRecords) (map[uuid.UUID]journal.PingRecord, error) {
 			return pinged(m, now, topics)
 		})
 		if err != nil {
@@ -210,34 +210,21 @@ func (p *pings) Ping(ctx context.Context, now time.Time, topics []string) error 
 
 // pinged returns the ping records to store after one more ping for each of some topics
 // of a partition.
-func pinged(m pingRecords, now time.Time, topics []string) (map[string]journal.PingRecord, error) {
-	next := map[string]journal.PingRecord{}
+func pinged(m pingRecords, now time.Time, topics []string) (map[uuid.UUID]journal.PingRecord, error) {
+	next := map[uuid.UUID]journal.PingRecord{}
 	for _, topic := range topics {
-		ping, ok := next[topic]
+		id := journal.TopicID(topic)
+		ping, ok := next[id]
 		if !ok {
 			ping = m.known[topic]
 		}
-		next[topic] = ping.Pinged(now)
+		next[id] = ping.Pinged(now)
 	}
-	over := len(m.headless) + m.unknown - journal.MaxPingRecords
-	if m.unknown == 0 || over <= 0 {
-		return next, nil
+	old, err := journal.PingRecordsToDelete(m.headless, m.unknown, func(id uuid.UUID) bool { return next[id].Pings > 0 })
+	for _, id := range old {
+		next[id] = journal.PingRecord{}
 	}
-	// Ping records without a waiting ping make room, except those of the topics in question.
-	var done []journal.PingRecord
-	for topic, ping := range m.headless {
-		if _, stays := next[topic]; !stays && !ping.Waiting() {
-			done = append(done, ping)
-		}
-	}
-	if len(done) < over {
-		return nil, journal.ErrTooManyPings
-	}
-	slices.SortFunc(done, func(a, b journal.PingRecord) int { return a.PingedAt.Compare(b.PingedAt) })
-	for _, ping := range done[:over] {
-		next[ping.Topic] = journal.PingRecord{}
-	}
-	return next, nil
+	return next, err
 }
 
 // PingRecord implements journal.Pings.
@@ -279,7 +266,7 @@ func (p *pings) DeletePingRecord(ctx context.Context, m journal.PingRecord) erro
 // changeOne stores what change makes of the ping record of a topic, if there is one and
 // change returns true.
 func (p *pings) changeOne(ctx context.Context, topic string, change func(old journal.PingRecord) (journal.PingRecord, bool)) error {
-	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m pingRecords) (map[string]journal.PingRecord, error) {
+	return p.change(ctx, fetchedScript, p.conn.key.topic(topic).partition, []string{topic}, func(m pingRecords) (map[uuid.UUID]journal.PingRecord, error) {
 		old := m.known[topic]
 		if old.Pings == 0 {
 			return nil, nil
@@ -288,6 +275,6 @@ func (p *pings) changeOne(ctx context.Context, topic string, change func(old jou
 		if !ok {
 			return nil, nil
 		}
-		return map[string]journal.PingRecord{topic: next}, nil
+		return map[uuid.UUID]journal.PingRecord{journal.TopicID(topic): next}, nil
 	})
 }

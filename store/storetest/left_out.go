@@ -11,7 +11,7 @@ import (
 
 // RunLeftOut checks a topic whose head and ping record cannot be read. A store that reports damage, to
 // reported, leaves them out of its lists and changes. A store that does not returns an error. The function
-// damage damages both, and silence ends the reports.
+// damage damages the head and the ping record that a topic has, and silence ends the reports.
 func RunLeftOut(t *testing.T, s Store, reported map[uuid.UUID]error, damage func(partition int, id uuid.UUID) error, silence func()) {
 	const partition = 7
 	k := &kit{T: t, h: &Harness{Store: s}}
@@ -52,4 +52,14 @@ func RunLeftOut(t *testing.T, s Store, reported map[uuid.UUID]error, damage func
 	_, _, err = s.Changes(t.Context(), partition, 0)
 	k.fails(err, journal.ErrPacked, "Changes with nothing to report to")
 	k.ok(s.Ping(t.Context(), start, []string{topics[1], topics[0], topicName + "new"}), "pings beside a damaged ping record")
+
+	// Among topics without a head, a damaged ping record takes a place, and is the first to make room.
+	k.ok(s.Ping(t.Context(), start, topicsOf(partition, len(topics)+journal.MaxPingRecords)[len(topics):]), "pings of as many topics as may wait")
+	more := topicsOf(partition, len(topics)+journal.MaxPingRecords+2)[len(topics):]
+	waiting, more := more[0], more[journal.MaxPingRecords:]
+	k.fails(s.Ping(t.Context(), start, more[:1]), journal.ErrTooManyPings, "one more")
+	k.ok(damage(partition, journal.TopicID(waiting)), "damaging "+waiting)
+	k.ok(s.Ping(t.Context(), start, more[:1]), "one more, with a damaged ping record")
+	k.fails(s.Ping(t.Context(), start, more[1:]), journal.ErrTooManyPings, "yet another")
+	k.fails(s.Ping(t.Context(), start, []string{waiting}), journal.ErrTooManyPings, "the one that made room")
 }
