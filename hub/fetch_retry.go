@@ -7,12 +7,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// fetchRetries are the pauses after the tries of a fetch, each a fifth more or
-// less; the last one is repeated.
-var fetchRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
-
-// fetchFor is how long after its last ping an unreachable topic is tried: long enough for a
-// restart, and short enough that topics that do not exist cannot use up all places.
+// fetchFor is how long after its last ping an unreachable topic is tried. Its pauses are
+// fairqueue.TopicRetries, the last one repeated.
 const fetchFor = time.Hour
 
 // concluded returns the ping record m after a try that ended at now with err. Rnd, from 0 to
@@ -39,7 +35,7 @@ func concluded(m journal.PingRecord, p *publication, err error, now time.Time, r
 // unreachable topic has its last try fetchFor after its last ping. If this hub itself was at
 // fault, it tries for ever. Any other answer is final.
 func retryFetch(m journal.PingRecord, r *refusal, now time.Time, rnd float64) (pause time.Duration, again bool) {
-	pause = max(fetchRetries.Pause(m.Tries, rnd), r.wait)
+	pause = max(fairqueue.TopicRetries.Pause(m.Tries, rnd), r.wait)
 	switch {
 	case r.kind.ours():
 		return pause, true

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/store/storetest"
 	"github.com/rshub/rshub/validate"
@@ -461,7 +462,7 @@ func TestFetchIsTriedAgain_HUB60(t *testing.T) {
 		if n := len(times); n != 7 && n != 8 { // as the pauses fall out
 			t.Fatalf("%d tries", n)
 		}
-		for i, pause := range fetchRetries[:5] {
+		for i, pause := range fairqueue.TopicRetries[:5] {
 			got := times[i+1].Sub(times[i])
 			if got < pause*8/10 || got > pause*12/10 {
 				t.Errorf("pause %d: %v, want about %v", i, got, pause)

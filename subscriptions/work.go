@@ -30,12 +30,6 @@ const (
 // verification or denial (HUB-26); the fourth is the last.
 var retries = fairqueue.Retries{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 
-// checkRetries are the pauses after topic checks without a result. After the last one, an
-// hour after the first, the request is dropped. That is long enough for a restart of the
-// publisher. It is short enough that requests for topics that do not exist cannot use up the
-// places for requests that wait.
-var checkRetries = fairqueue.Retries{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
-
 // enqueue queues the pending request r. Established says that it comes from the subscriber
 // of a subscription in force (Subscription.sameSubscriber).
 func (s *Service) enqueue(r *Request, established bool) {
@@ -129,7 +123,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 		return true
 	case ctx.Err() != nil:
 		return true
-	case j.checks >= len(checkRetries):
+	case j.checks >= len(fairqueue.TopicRetries): // an hour after the first check
 		return s.drop(ctx, j, r, "the topic could not be reached")
 	}
 	const why = "the topic could not be checked"
@@ -137,7 +131,7 @@ func (s *Service) checkTopic(ctx context.Context, j *job, r *Request) (keep bool
 	e.Try, e.Err = j.checks+1, err
 	s.o.Event(e)
 	s.queue.setFailure(j, why+": "+err.Error())
-	j.Due = time.Now().Add(fairqueue.Jitter(checkRetries[j.checks]))
+	j.Due = time.Now().Add(fairqueue.Jitter(fairqueue.TopicRetries[j.checks]))
 	j.checks, j.slow = j.checks+1, true
 	return true
 }

@@ -191,8 +191,8 @@ func TestChecksUnderWayAreShared(t *testing.T) {
 			t.Error("an established topic is not asked")
 		}
 		wg.Wait()
-		if len(c.flights)+c.busy[false].all+c.busy[true].all+len(c.busy[false].by)+len(c.busy[true].by) > 0 {
-			t.Errorf("%d flights are left, and %v", len(c.flights), c.busy)
+		if len(c.flights)+c.strangers.all+c.reserved.all+len(c.strangers.by)+len(c.reserved.by) > 0 {
+			t.Errorf("%d flights are left, and %v and %v", len(c.flights), c.strangers, c.reserved)
 		}
 	})
 }

@@ -118,11 +118,12 @@ type TopicChecker struct {
 	// not evict. A bad answer removes a topic.
 	established *lru.Cache[uuid.UUID, time.Time]
 
-	mu       sync.Mutex
-	flights  map[route]*flight  // the checks under way
-	busy     map[bool]*quota    // how many of them, for strangers (false) and with a reserve
-	readings map[route]*reading // the latest comparison with what a topic serves
-	wg       sync.WaitGroup     // counts what is under way
+	mu        sync.Mutex
+	flights   map[route]*flight  // the checks under way
+	strangers quota              // how many of them are for strangers
+	reserved  quota              // and how many with a reserve
+	readings  map[route]*reading // the latest comparison with what a topic serves
+	wg        sync.WaitGroup     // counts what is under way
 }
 
 // route is a topic, and whether it is requested out of the reserve. The result of a
@@ -168,7 +169,7 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	c := &TopicChecker{
 		o: o, known: known, established: established,
 		flights: make(map[route]*flight), readings: make(map[route]*reading),
-		busy: map[bool]*quota{false: {limit: maxChecks, by: make(map[uint64]int)}, true: {limit: reservedChecks, by: make(map[uint64]int)}},
+		strangers: quota{limit: maxChecks, by: make(map[uint64]int)}, reserved: quota{limit: reservedChecks, by: make(map[uint64]int)},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -260,7 +261,11 @@ func (c *TopicChecker) join(topic string, a egress.Asker) (*flight, error) {
 	if c.ctx.Err() != nil {
 		return nil, &UnsureError{Reason: "this hub is shutting down"}
 	}
-	if !c.busy[to.reserve].acquire(a.Requester) {
+	quota := &c.strangers
+	if to.reserve {
+		quota = &c.reserved
+	}
+	if !quota.acquire(a.Requester) {
 		return nil, &UnsureError{Reason: "this hub is asking too many topic URIs at the moment", After: time.Second, Passing: true}
 	}
 	f := &flight{done: make(chan struct{})}
@@ -269,7 +274,7 @@ func (c *TopicChecker) join(topic string, a egress.Asker) (*flight, error) {
 		f.err = c.look(topic, a)
 		c.mu.Lock()
 		delete(c.flights, to)
-		c.busy[to.reserve].release(a.Requester)
+		quota.release(a.Requester)
 		c.mu.Unlock()
 		close(f.done)
 	})

@@ -52,9 +52,13 @@ func (f *fromFiles) reload(time.Time) (admin.Reloaded, error) {
 // reloads are the parts of a hub that can be read again.
 type reloads struct {
 	mu    sync.Mutex
-	parts []reloadable
-	as    []telemetry.Reloadable // what the metrics call each of the parts
+	parts []namedPart
 	last  map[telemetry.Reloadable]telemetry.Reload
+}
+
+type namedPart struct {
+	reloadable
+	as telemetry.Reloadable // what the metrics call it
 }
 
 // latest returns the result of the last time that each part was read again.
@@ -64,23 +68,23 @@ func (r *reloads) latest() map[telemetry.Reloadable]telemetry.Reload {
 	return maps.Clone(r.last)
 }
 
-// record records that part i was read again.
-func (r *reloads) record(i int, err error) {
+// record records that a part was read again.
+func (r *reloads) record(as telemetry.Reloadable, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
 		r.last = map[telemetry.Reloadable]telemetry.Reload{}
 	}
-	r.last[r.as[i]] = telemetry.Reload{At: time.Now(), Failed: err != nil}
+	r.last[as] = telemetry.Reload{At: time.Now(), Failed: err != nil}
 }
 
 func (r *reloads) add(as telemetry.Reloadable, part reloadable) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.parts, r.as = append(r.parts, part), append(r.as, as)
+	r.parts = append(r.parts, namedPart{part, as})
 }
 
-func (r *reloads) all() []reloadable {
+func (r *reloads) all() []namedPart {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.parts)
@@ -89,9 +93,9 @@ func (r *reloads) all() []reloadable {
 // watch checks all parts until ctx ends.
 func (r *reloads) watch(ctx context.Context) error {
 	for {
-		for i, part := range r.all() {
+		for _, part := range r.all() {
 			if read, err := part.check(time.Now()); read {
-				r.record(i, err)
+				r.record(part.as, err)
 			}
 		}
 		if !clock.Sleep(ctx, ingress.FilesEvery) {
@@ -110,9 +114,9 @@ func (a *App) Reload() { a.reloads.reload() }
 // reload is Reload, and returns the result of each part.
 func (r *reloads) reload() []admin.Reloaded {
 	var out []admin.Reloaded
-	for i, part := range r.all() {
+	for _, part := range r.all() {
 		done, err := part.reload(time.Now())
-		r.record(i, err)
+		r.record(part.as, err)
 		if err != nil {
 			done.Error = err.Error()
 		}
