@@ -97,59 +97,74 @@ func (h Head) Regain(s Sight, r *Reached, at time.Time) (next Head, gap Gap, new
 	if h.Epoch > s.Epoch || s.None() {
 		return h, Gap{}, false
 	}
-	older := h.Epoch < s.Epoch
+	older := h.Epoch < s.Epoch // h is of before the reset or removal that s knows of
 	next, news = h.Recall(s)
-	next.Kind = h.Kind.Then(s.Kind)
-	next.Epoch, news = s.Epoch, news || older || next.Kind != h.Kind
+	next.Kind, next.Epoch = h.Kind.Then(s.Kind), s.Epoch
+	news = news || older || next.Kind != h.Kind
 	base, until := s.base(r)
-	from := h.Last
+	kept := h.Last // the entry before those that are lost
 	empty := h.Entries == 0 && h.Last.Position == h.Trimmed.Position
 	switch {
 	case h.Version == "", empty && base.Position < h.Last.Position, empty && older && s.isTombstone():
-		next.Topic, next.Removed = s.Topic, s.Removed
-		if older {
-			next.Kind = s.Kind
-		}
-		next.From, next.Until, next.Last, next.Trimmed = time.Time{}, until, base, base
-		next.Reset = s.Reset
-		switch {
-		case s.isTombstone(): // an operator removed it, so none of this is a loss
-			next.Gaps = nil
-		case s.Open && h.Version != "" && !older && !h.open(): // another hub knows what was accepted then
-			next.Until, next.Reset = h.Until, false
-		}
-		from, news = base, true
+		// The head vanished. Or another hub restored it, but too late for these subscriptions,
+		// or without knowing that an operator had removed the topic.
+		next, kept, news = s.restart(next, h, base, until), base, true
 	case empty && older && s.Reset && h.Last.Position <= s.Last.Position:
+		// A hub restored it that did not know of the reset.
 		next.Reset, next.Kind = true, s.Kind
-	case h.Last.Position >= s.Last.Position: // it continued from an earlier entry
-		from = s.before()
-	case !s.Open && (h.open() || empty && h.From.IsZero()): // the first entry after that is lost
+	case h.Last.Position >= s.Last.Position:
+		// The topic went on from an earlier entry.
+		kept = s.before()
+	case !s.Open && (h.open() || empty && h.From.IsZero()):
+		// The head is the one before a first entry, which is lost.
 		if base.Position < h.Last.Position {
 			_, until = s.base(nil)
 		}
 		if h.open() || older || until.Before(h.Until) {
-			next.From, next.Until, next.Reset = time.Time{}, until, false
-			news = true
+			next.From, next.Until, next.Reset, news = time.Time{}, until, false, true
 		}
 	}
-	if from.Position == 0 {
-		from.Until = next.Until
-	}
-	gap = Gap{
-		From: from.Until, Until: s.Last.Until, Reason: GapRolledBack, At: at,
-		Position: s.Last.Position, Seq: s.Last.Seq,
-	}
-	// The newest entry that the journal kept is sure only where the head went back and nothing
-	// was accepted since.
-	if gap.After = next.Trimmed; from == h.Last && h.Last.Position > next.Trimmed.Position {
-		gap.After = h.Last
-	}
-	if gap.Count = s.Last.Seq - min(from.Seq, s.Last.Seq); gap.Count > 0 {
+	if gap = s.lostAfter(kept, next, at); gap.Count > 0 {
+		// The newest entry that the journal kept is sure only where the head went back and
+		// nothing was accepted since.
+		if kept == h.Last && h.Last.Position > next.Trimmed.Position {
+			gap.After = h.Last
+		}
 		var joined bool
 		next, joined = next.Lose(gap)
 		news = news || joined
 	}
 	return next, gap, news
+}
+
+// restart returns the head next without entries: the topic goes on after base, with a notification
+// that starts at until. H is the stored head.
+func (s Sight) restart(next, h Head, base Anchor, until time.Time) Head {
+	older := h.Epoch < s.Epoch
+	next.Topic, next.Removed, next.Reset = s.Topic, s.Removed, s.Reset
+	next.From, next.Until, next.Last, next.Trimmed = time.Time{}, until, base, base
+	if older {
+		next.Kind = s.Kind
+	}
+	switch {
+	case s.isTombstone(): // an operator removed it, so none of this is a loss
+		next.Gaps = nil
+	case s.Open && h.Version != "" && !older && !h.open(): // another hub knows what was accepted then
+		next.Until, next.Reset = h.Until, false
+	}
+	return next
+}
+
+// lostAfter returns the gap from the entry kept to s.Last in a topic with the head next. Its count
+// is zero if nothing is lost.
+func (s Sight) lostAfter(kept Anchor, next Head, at time.Time) Gap {
+	if kept.Position == 0 {
+		kept.Until = next.Until
+	}
+	return Gap{
+		From: kept.Until, Until: s.Last.Until, Reason: GapRolledBack, At: at, After: next.Trimmed,
+		Position: s.Last.Position, Seq: s.Last.Seq, Count: s.Last.Seq - min(kept.Seq, s.Last.Seq),
+	}
 }
 
 // Recall returns h with the gaps of s that it lost, and whether there are any.
