@@ -45,8 +45,10 @@ func (s *Service) forever() string {
 }
 
 // changes reports whether a topic has change notifications, or may have: after a reset its kind is
-// open.
-func changes(head *journal.Head) bool { return head.Kind == journal.KindChange || head.Kind == "" }
+// open. A topic that never had an interval has none.
+func changes(head *journal.Head) bool {
+	return head.Kind == journal.KindChange || head.Kind == "" && !head.Until.IsZero()
+}
 
 // Changes answers with the changes of one topic as a Change List, or as an index of several if
 // there are many (MEM-01). An error is returned before anything is written: ErrUnknown,

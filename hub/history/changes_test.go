@@ -331,6 +331,14 @@ func TestTrimmed_MEM01(t *testing.T) {
 	}
 	rec, err = w.since(minute(30))
 	w.want(rec, err, "", minute(30), open)
+
+	// A reader from before that receives the gap once, and then has a position behind it.
+	for after, from := range map[journal.Anchor]string{first.Anchor(): "2026-01-02T00:10:00Z", {}: "0001-01-01T00:00:00Z"} {
+		rec, err = w.get(w.url(topic, paramAfter, PositionOf(topic, after).String()))
+		w.want(rec, err, "", minute(30), open, from+"/2026-01-02T00:30:00Z")
+		rec, err = w.get(w.url(topic, paramAfter, rec.Header().Get(HeaderPosition)))
+		w.want(rec, err, "", minute(30), open)
+	}
 }
 
 // trim deletes the n oldest entries.
@@ -614,6 +622,12 @@ func TestContentHasNoChanges(t *testing.T) {
 	w.append(journal.Entry{Kind: journal.KindContent, MediaType: "text/html", Body: []byte("<script>")})
 	if _, err := w.since(minute(0)); !errors.Is(err, ErrNoChanges) {
 		t.Errorf("%v", err)
+	}
+	w.reset() // its kind is open, and there is still no time at which a Change List could begin
+	for _, address := range []string{w.url(topic, paramAfter, earliest), w.url(topic, paramSince, "2026"), w.url(topic, paramAfter, PositionOf(topic, journal.Anchor{}).String())} {
+		if _, err := w.get(address); !errors.Is(err, ErrNoChanges) {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 	rec, err := w.get(w.url(topic, paramLatest, ""))
 	if err != nil || rec.Body.String() != "<script>" || !strings.Contains(rec.Header().Get("Content-Security-Policy"), "sandbox") {

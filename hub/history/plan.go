@@ -54,7 +54,7 @@ type plan struct {
 	after  *Gap
 	// more: another part follows, which the index of the answer names.
 	more bool
-	// end is the anchor of the last notification, or the one after which nothing is new.
+	// end is the anchor of the last notification. Without any it is where the answer begins: nothing is new after it.
 	end journal.Anchor
 }
 
@@ -185,6 +185,9 @@ func (p *planner) follow(ctx context.Context, to journal.Anchor) error {
 	for {
 		items, err := p.cursor.read(ctx, nil, scanPage)
 		if err != nil || len(items) == 0 {
+			if len(p.plan.parts) == 0 && to.Position == 0 {
+				p.plan.end = p.cursor.at // behind the gaps, so that the reader goes on from there
+			}
 			return err
 		}
 		for i := range items {
