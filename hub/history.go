@@ -75,7 +75,7 @@ func (rd *reads) answer(w http.ResponseWriter, r *http.Request, e *Event) error 
 		Planned: func(n int64, sent bool) error { return rd.planned(r, n, sent) },
 	}
 	accept := negotiate.Media(r.Header)
-	if accept.Quality(mediaEvents) > accept.Quality(mediaXML) {
+	if accept.Quality(mediaEvents) > accept.Quality(mediaXML, mediaTextXML) {
 		from.Publisher = e.Publisher
 		return rd.stream(w, r, q, from)
 	}

@@ -136,12 +136,17 @@ func TestProblemsOfReadersSayWhatThereIs(t *testing.T) {
 
 // Changes come whatever Accept says, unless it excludes XML, and a token opens what it covers.
 func TestQuestionsThatAreAnswered_MEM01(t *testing.T) {
-	for _, accept := range []string{"", "*/*", "text/html,*/*;q=0.1", "text/xml", "application/xml"} {
+	const none = "no header"
+	for _, accept := range []string{
+		none, "", ",", "*/*", "text/html,*/*;q=0.1", "text/xml", "application/xml",
+		"text/*", "application/xml;q=0, */*", "text/xml, text/event-stream;q=0.1", // the stream is not preferred to XML
+	} {
 		w := withHistory(t)
-		rec := w.ask(http.MethodGet, about(topic, "&after=earliest"), "Accept", accept)
-		if accept == "" {
-			rec = w.ask(http.MethodGet, about(topic, "&after=earliest"))
+		headers := []string{"Accept", accept}
+		if accept == none {
+			headers = nil
 		}
+		rec := w.ask(http.MethodGet, about(topic, "&after=earliest"), headers...)
 		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `capability="changelist"`) {
 			t.Errorf("%q: %d, %s", accept, rec.Code, rec.Body)
 		}

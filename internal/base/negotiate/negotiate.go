@@ -29,6 +29,9 @@ func Media(header http.Header) Accept {
 				return a
 			}
 			media, params, _ := strings.Cut(element, ";")
+			if strings.TrimSpace(media) == "" {
+				continue
+			}
 			r := mediaRange{media: strings.ToLower(strings.TrimSpace(media)), q: 1}
 			for param := range strings.SplitSeq(params, ";") {
 				name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
@@ -47,9 +50,25 @@ func Media(header http.Header) Accept {
 	return a
 }
 
-// Quality returns the weight of a media type, from the most specific range that has it (RFC
+// Accepts reports whether the client accepts one of the media types. A request that names none in
+// Accept accepts all.
+func (a Accept) Accepts(media ...string) bool { return len(a) == 0 || a.Quality(media...) > 0 }
+
+// Prefers reports whether one of the media types is more welcome than plain text, which is
+// the default.
+func (a Accept) Prefers(media ...string) bool { return a.Quality(media...) > a.Quality("text/plain") }
+
+// Quality returns the weight of the most welcome of some media types.
+func (a Accept) Quality(media ...string) (best float64) {
+	for _, m := range media {
+		best = max(best, a.quality(m))
+	}
+	return best
+}
+
+// quality returns the weight of a media type, from the most specific range that has it (RFC
 // 9110, 12.5.1).
-func (a Accept) Quality(media string) float64 {
+func (a Accept) quality(media string) float64 {
 	major, _, _ := strings.Cut(media, "/")
 	ranges := []string{"*/*", major + "/*", media} // the more specific ones last
 	best, q := -1, 0.0
@@ -59,18 +78,6 @@ func (a Accept) Quality(media string) float64 {
 		}
 	}
 	return q
-}
-
-// Prefers reports whether one of the media types is more welcome than plain text, which is
-// the default.
-func (a Accept) Prefers(media ...string) bool {
-	return slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > a.Quality("text/plain") })
-}
-
-// Accepts reports whether the client accepts one of the media types. A request without an
-// Accept header accepts all.
-func (a Accept) Accepts(media ...string) bool {
-	return len(a) == 0 || slices.ContainsFunc(media, func(m string) bool { return a.Quality(m) > 0 })
 }
 
 // Refuse answers a request that is refused: with a sentence (HUB-14), or with a problem (RFC 9457) as

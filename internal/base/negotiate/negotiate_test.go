@@ -41,6 +41,7 @@ func TestTakesGzip(t *testing.T) {
 func TestAccepts(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"*/*": true, "application/xml": true, "text/xml": true, "application/*;q=0.1": true, "text/html,*/*;q=0.8": true,
+		"": true, " , ": true, ",text/xml": true, // an empty element says nothing
 		"application/json": false, "*/*;q=0": false, "application/xml;q=0, */*": true, "application/xml;q=0,text/xml;q=0,*/*": false,
 	} {
 		if got := Media(http.Header{"Accept": {accept}}).Accepts("application/xml", "text/xml"); got != want {
