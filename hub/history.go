@@ -113,7 +113,7 @@ func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
 	token, given := ingress.Bearer(r.Header.Get("Authorization"))
 	for _, topic := range topics {
 		if err := rd.h.checkTopic(topic); err != nil {
-			return history.ErrUnknown
+			return &history.UnknownError{Topic: topic}
 		}
 		if rd.h.o.Read != ReadToken {
 			continue
@@ -127,7 +127,7 @@ func (rd *reads) mayRead(r *http.Request, topics []string, e *Event) error {
 		}
 		e.Publisher = reader.Name
 		if err != nil {
-			return history.ErrUnknown
+			return &history.UnknownError{Topic: topic}
 		}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/hub/history"
 )
 
@@ -27,7 +29,8 @@ func TestEachRefusalOfAReader(t *testing.T) {
 		{&history.BusyError{}, 429, "as many answers as it does"},
 		{history.ErrGone, 410, "no longer has it"},
 		{history.ErrNoChanges, 404, "no change notifications"},
-		{history.ErrUnknown, 404, "Check its URL"},
+		{&history.UnknownError{Topic: "https://x.example/"}, 404, `nothing of the topic "https://x.example/". Check its URL`},
+		{&history.UnknownError{Topic: "https://x.example/", ID: uuid.Max}, 404, "no notification ffffffff-ffff-ffff-ffff-ffffffffffff of the topic"},
 	} {
 		r := classifyRead(fmt.Errorf("reading: %w", tc.err))
 		if r == nil || r.kind.status != tc.status || !strings.Contains(r.detail, tc.says) {

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/hub/history"
 	"github.com/rshub/rshub/internal/base/browser"
 	"github.com/rshub/rshub/internal/base/egress"
@@ -194,11 +196,12 @@ func classify(err error) *refusal {
 // classifyRead returns the refusal of a question about the history of a topic; nil: it is none.
 func classifyRead(err error) *refusal {
 	var (
-		query  *history.QueryError
-		gone   *history.TrimmedError
-		future *history.FutureError
-		full   *history.BusyError
-		r      *refusal
+		query   *history.QueryError
+		gone    *history.TrimmedError
+		future  *history.FutureError
+		full    *history.BusyError
+		unknown *history.UnknownError
+		r       *refusal
 	)
 	switch {
 	case errors.As(err, &query):
@@ -221,8 +224,10 @@ func classifyRead(err error) *refusal {
 		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
 	case errors.Is(err, history.ErrNoChanges):
 		return refuse(noChanges, "This topic carries no change notifications, so there is no Change List of it. Ask with latest for the last document that was published.")
-	case errors.Is(err, history.ErrUnknown):
-		return refuse(unknownTopic, "This hub has nothing of this topic. Check its URL, byte by byte.")
+	case errors.As(err, &unknown) && unknown.ID != uuid.Nil:
+		return refuse(unknownTopic, "This hub has no notification %s of the topic %.200q. Check the id and the URL of the topic.", unknown.ID, unknown.Topic)
+	case errors.As(err, &unknown):
+		return refuse(unknownTopic, "This hub has nothing of the topic %.200q. Check its URL, byte by byte.", unknown.Topic)
 	}
 	return r
 }

@@ -51,7 +51,7 @@ func changes(head *journal.Head) bool {
 }
 
 // Changes answers with the changes of one topic as a Change List, or as an index of several if
-// there are many (MEM-01). An error is returned before anything is written: ErrUnknown,
+// there are many (MEM-01). An error is returned before anything is written: *UnknownError,
 // ErrNoChanges, ErrGone, *TrimmedError, *FutureError, *BusyError, or that of the store.
 func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
 	turn, err := s.begin(from.Name)
@@ -122,14 +122,14 @@ func (s *Service) plan(ctx context.Context, topic string, q Query) (*plan, error
 	return &p.plan, err
 }
 
-// head returns the head of a topic that had notifications. ErrUnknown: it had none.
+// head returns the head of a topic that had notifications. *UnknownError: it had none.
 func (s *Service) head(ctx context.Context, topic string) (journal.Head, error) {
 	head, err := s.o.Journal.Head(ctx, topic)
 	if err != nil {
 		return head, fmt.Errorf("reading the journal: %w", err)
 	}
 	if head.Last.Position <= head.Removed.Position {
-		return head, ErrUnknown
+		return head, &UnknownError{Topic: topic}
 	}
 	return head, nil
 }

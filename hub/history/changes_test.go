@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/resourcesync"
@@ -147,6 +149,12 @@ func (w *world) get(address string, headers ...string) (*httptest.ResponseRecord
 	return rec, err
 }
 
+// isUnknown reports whether an error names a topic, or a notification of it, as unknown.
+func isUnknown(err error, topic string, id uuid.UUID) bool {
+	unknown, ok := errors.AsType[*UnknownError](err)
+	return ok && *unknown == UnknownError{topic, id}
+}
+
 // since asks for the changes since an instant.
 func (w *world) since(at time.Time) (*httptest.ResponseRecorder, error) {
 	w.t.Helper()
@@ -223,7 +231,7 @@ func TestSince_MEM01(t *testing.T) {
 	if !errors.As(err, &gone) || !gone.Earliest.Equal(minute(0)) {
 		t.Errorf("before the beginning: %v", err)
 	}
-	if _, err := w.get(w.url("https://other.example/", paramSince, "2026")); !errors.Is(err, ErrUnknown) {
+	if _, err := w.get(w.url("https://other.example/", paramSince, "2026")); !isUnknown(err, "https://other.example/", uuid.Nil) {
 		t.Errorf("another topic: %v", err)
 	}
 
@@ -608,10 +616,11 @@ func TestDocument(t *testing.T) {
 	if err != nil || rec.Code != http.StatusPartialContent || rec.Body.String() != "urlset" {
 		t.Errorf("a range: %v, %v", rec, err)
 	}
-	if _, err := w.get(w.url(topic, paramID, "0190163d-8694-739b-aea5-966c26f8ad91")); !errors.Is(err, ErrUnknown) {
+	const unknown = "0190163d-8694-739b-aea5-966c26f8ad91"
+	if _, err := w.get(w.url(topic, paramID, unknown)); !isUnknown(err, topic, uuid.MustParse(unknown)) {
 		t.Errorf("an unknown id: %v", err)
 	}
-	if _, err := w.get(w.url("https://other.example/", paramID, e.ID.String())); !errors.Is(err, ErrUnknown) {
+	if _, err := w.get(w.url("https://other.example/", paramID, e.ID.String())); !isUnknown(err, "https://other.example/", uuid.Nil) {
 		t.Errorf("of another topic: %v", err)
 	}
 }

@@ -154,7 +154,7 @@ func (s *Service) entry(ctx context.Context, topic string, q Query) (journal.Ent
 	case errors.Is(err, journal.ErrNotFound) && (q.Latest || trimmed(id, &head)), errors.Is(err, journal.ErrDamaged):
 		return e, ErrGone
 	case errors.Is(err, journal.ErrNotFound), err == nil && of != topic:
-		return e, ErrUnknown
+		return e, &UnknownError{topic, id}
 	case err != nil:
 		return e, fmt.Errorf("reading the journal: %w", err)
 	}

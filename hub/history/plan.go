@@ -6,18 +6,32 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/rshub/rshub/journal"
 )
 
 // The errors of a question. None of them says anything about the store.
 var (
-	// ErrUnknown: the hub knows no such topic, or the reader may not see it.
-	ErrUnknown = errors.New("the hub has nothing of this topic")
 	// ErrNoChanges: the topic carries no change notifications.
 	ErrNoChanges = errors.New("the topic carries no change notifications")
 	// ErrGone: what was asked for was trimmed.
 	ErrGone = errors.New("the hub no longer has it")
 )
+
+// UnknownError says that the hub has nothing of a topic, or that the reader may not see it. With an ID it
+// says that the hub has no notification with that id in the topic.
+type UnknownError struct {
+	Topic string
+	ID    uuid.UUID
+}
+
+func (e *UnknownError) Error() string {
+	if e.ID != uuid.Nil {
+		return fmt.Sprintf("the hub has no notification %s of the topic %.200q", e.ID, e.Topic)
+	}
+	return fmt.Sprintf("the hub has nothing of the topic %.200q", e.Topic)
+}
 
 // TrimmedError says that the changes from an instant on are no longer there.
 type TrimmedError struct{ Earliest time.Time }

@@ -107,7 +107,7 @@ func (f *follower) again(version uint64) {
 
 // Stream writes events until the reader goes away, accepts nothing for Options.Stall, may read no
 // more, or the hub drains. It uses the connection alone, which is one of HTTP/1.1, and closes it. An error
-// is returned before anything is written: ErrUnknown, *BusyError, that of the store, or http.ErrNotSupported.
+// is returned before anything is written: *UnknownError, *BusyError, that of the store, or http.ErrNotSupported.
 func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from Reader) error {
 	done, err := s.beginStream(from.Address)
 	if errors.Is(err, errDraining) {
