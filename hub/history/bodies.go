@@ -32,7 +32,7 @@ func (s *Service) bodies(ctx context.Context, t *turn, topic string, p *part, fn
 
 // page reads a page after an anchor, and returns the anchor of its last entry.
 func (s *Service) page(ctx context.Context, t *turn, topic string, at, last journal.Anchor, fn func(*journal.Entry) error) (journal.Anchor, error) {
-	free, err := s.room(ctx)
+	free, err := s.room(ctx, t)
 	if err != nil {
 		return at, err
 	}

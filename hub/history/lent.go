@@ -65,7 +65,7 @@ func (l *lent) get(ctx context.Context, t *turn, e *journal.Entry, read func() (
 // fill reads a body. One that can't be read is not lent.
 func (l *lent) fill(ctx context.Context, t *turn, key place, b *loan, n int64, read func() ([]byte, error)) {
 	defer close(b.done)
-	if b.err = l.reserve(ctx, t, n); b.err == nil {
+	if b.err = t.acquire(ctx, l.memory, n); b.err == nil {
 		if b.body, b.err = read(); b.err != nil {
 			l.memory.Release(n)
 		}
@@ -76,22 +76,6 @@ func (l *lent) fill(ctx context.Context, t *turn, key place, b *loan, n int64, r
 		defer l.mu.Unlock()
 		delete(l.loans, key)
 	}
-}
-
-// reserve waits for n bytes of memory.
-func (l *lent) reserve(ctx context.Context, t *turn, n int64) error {
-	if l.memory.TryAcquire(n) {
-		return nil
-	}
-	t.rest()
-	if err := l.memory.Acquire(ctx, n); err != nil {
-		return err
-	}
-	if err := t.again(ctx); err != nil {
-		l.memory.Release(n)
-		return err
-	}
-	return nil
 }
 
 // free ends a reader's use of a loan.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,28 @@ func TestSlowReadersHaveNoPlace(t *testing.T) {
 		}
 		if a := w.ask(c, "last", paramSince, since); a.status != http.StatusTeapot {
 			t.Errorf("there is no bound: %d", a.status)
+		}
+	})
+}
+
+// Answers that wait for memory have no places, since an answer that has memory needs a place to go on.
+func TestAnswersThatWaitForMemoryHaveNoPlace(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.memory = semaphore.NewWeighted(pageBytes)
+		w.publish(minute(0), minute(1), slices.Repeat([]string{strings.Repeat("x", 500)}, 200)...)
+		c.Timeout = time.Minute
+		since := minute(0).Format(time.RFC3339)
+		first := w.ask(c, "first", paramSince, since)
+		var all sync.WaitGroup
+		for i := range w.o.MaxAnswers {
+			all.Go(func() { w.whole(w.ask(c, strconv.Itoa(i), paramSince, since)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		w.whole(first)
+		all.Wait()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it took %v", d)
 		}
 	})
 }

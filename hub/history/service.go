@@ -239,6 +239,23 @@ func (t *turn) again(ctx context.Context) (err error) {
 	return err
 }
 
+// acquire waits for n bytes of memory, and has others use the place meanwhile: an answer that has memory may need a
+// place to go on.
+func (t *turn) acquire(ctx context.Context, memory *semaphore.Weighted, n int64) error {
+	if memory.TryAcquire(n) {
+		return nil
+	}
+	t.rest()
+	if err := memory.Acquire(ctx, n); err != nil {
+		return err
+	}
+	if err := t.again(ctx); err != nil {
+		memory.Release(n)
+		return err
+	}
+	return nil
+}
+
 // wait waits until a channel is closed, and has others use the place meanwhile.
 func (t *turn) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
@@ -299,9 +316,9 @@ func (s *Service) reserve(c *counts, requester string, busy BusyError, most, eac
 
 // room reserves memory for a page of notifications. The caller calls free when it has written
 // them; again, that does nothing.
-func (s *Service) room(ctx context.Context) (free func(), err error) {
+func (s *Service) room(ctx context.Context, t *turn) (free func(), err error) {
 	n := min(pageBytes, max(s.o.MaxBytes/4, 1))
-	if err := s.memory.Acquire(ctx, n); err != nil {
+	if err := t.acquire(ctx, s.memory, n); err != nil {
 		return nil, err
 	}
 	return sync.OnceFunc(func() { s.memory.Release(n) }), nil
