@@ -44,6 +44,8 @@ type world struct {
 	now  time.Time
 	// charge is Reader.Charge.
 	charge func(int64) error
+	// allowed is Reader.Allowed.
+	allowed func() bool
 }
 
 // awayStore is a store that does not answer while it is away.

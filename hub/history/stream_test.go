@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +43,7 @@ type tail struct {
 func (w *world) serve() *http.Client {
 	mux := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		q, err := ParseQuery(r.URL.Query())
-		from := Reader{Name: cmp.Or(r.Header.Get("X-From"), "192.0.2.1"), Address: "192.0.2.1", Charge: w.charge}
+		from := Reader{Name: cmp.Or(r.Header.Get("X-From"), "192.0.2.1"), Address: "192.0.2.1", Charge: w.charge, Allowed: w.allowed}
 		switch {
 		case err != nil:
 		case r.URL.Query().Has(paramSince):
@@ -343,6 +344,29 @@ func TestFormsOfEvents(t *testing.T) {
 		n = Notification{}
 		if err := json.Unmarshal([]byte(meta.next().data), &n); err != nil || n.Document != nil || n.DocumentBase64 != nil || n.URL != w.url(topic, paramID, odd.ID.String()) {
 			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}
+
+// A stream ends within a beat after its reader lost the right to it, whenever it began.
+func TestDeniedReader(t *testing.T) {
+	inStream(t, func(w *world, c *http.Client) {
+		w.publish(minute(0), minute(10), "a")
+		var denied atomic.Bool
+		w.allowed = func() bool { return !denied.Load() }
+		time.Sleep(300 * time.Millisecond)
+		for _, after := range []time.Duration{time.Second, time.Minute} {
+			tl := w.follow(c, "")
+			time.Sleep(after)
+			denied.Store(true)
+			time.Sleep(beat)
+			synctest.Wait()
+			if s := w.Stats(); s.Open != 0 || s.Ended[EndDenied] == 0 {
+				t.Errorf("%+v, %v after a stream of %v lost its right", s, beat, after)
+			}
+			tl.cancel()
+			denied.Store(false)
+			time.Sleep(2 * beat)
 		}
 	})
 }

@@ -61,10 +61,11 @@ func (st *stream) turn() (more bool) {
 	return false
 }
 
-// denied reports whether the reader may read no more. It is asked at each beat.
+// denied reports whether the reader may read no more. It asks at each beat, and two beats may be a beatStep less than
+// beat apart.
 func (st *stream) denied() bool {
 	now := time.Now()
-	if st.from.Allowed == nil || now.Sub(st.asked) < beat {
+	if st.from.Allowed == nil || now.Sub(st.asked) < beat-beatStep {
 		return false
 	}
 	st.asked = now
