@@ -58,7 +58,7 @@ type hubStream struct {
 	topic, hub string // that were found; empty: they have to be looked for
 	retry      time.Duration
 	rest       time.Duration // between the last two tries that failed
-	failures   int           // in a row
+	failures   int           // in a row: connections that brought no event, and broke within a heartbeat
 	unknown    bool          // the hub had nothing of the topic when it was asked from now on
 }
 
@@ -78,6 +78,12 @@ func (h *hubStream) read(ctx context.Context, each func(*Notification) error) (e
 	if h.opened != nil {
 		h.opened(h.topic, h.hub)
 	}
+	var heard time.Time // when the first block came
+	defer func() {
+		if !heard.IsZero() && time.Since(heard) > heartbeat {
+			h.failures, h.rest = 0, 0
+		}
+	}()
 	for events := sse.NewReader(answer.Body, maxEvent); ; {
 		b, err := events.Next()
 		switch {
@@ -88,7 +94,10 @@ func (h *hubStream) read(ctx context.Context, each func(*Notification) error) (e
 		case err != nil:
 			return fmt.Errorf("the stream of %s broke: %w", h.hub, egress.WithoutURL(err))
 		}
-		h.failures, h.rest, h.unknown = 0, 0, false
+		h.unknown = false
+		if heard.IsZero() {
+			heard = time.Now()
+		}
 		if b.Retry >= 0 {
 			h.retry = max(b.Retry, 100*time.Millisecond)
 		}
@@ -101,6 +110,9 @@ func (h *hubStream) read(ctx context.Context, each func(*Notification) error) (e
 		}
 		if err := each(n); err != nil {
 			return err
+		}
+		if n.isEvent() {
+			h.failures, h.rest = 0, 0
 		}
 	}
 }

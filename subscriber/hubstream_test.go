@@ -321,6 +321,33 @@ func TestStreamIsTriedAgain(t *testing.T) {
 	})
 }
 
+// A stream that opens and then breaks at the same event is tried again at longer and longer intervals, and the Source is
+// polled meanwhile. One that was open for a while is read again at once.
+func TestStreamThatBreaksAtOnce(t *testing.T) {
+	streaming(t, func(l *lab) { l.o.Via = ViaAuto }, func(h *streamHub) {
+		for range 20 {
+			h.after(time.Minute)
+			h.breakAll(errors.New("the network"))
+		}
+		h.after(time.Minute)
+		if n := len(h.at); n != 21 {
+			t.Fatalf("%d connections that broke after a while: %v", n, h.at)
+		}
+		wrong := h.event("application/xml", h.notification(0, 1, h.changes(1)...))
+		wrong["sha256"] = "00"
+		h.listed(0, 1)
+		h.publishEvent("notification", wrong)
+		h.after(time.Hour)
+		h.want("0 1")
+		if n := len(h.at) - 21; n < 50 || n > 70 {
+			t.Errorf("%d connections in an hour", n)
+		}
+		if st := h.status(); !strings.Contains(st.Trouble, "hash") {
+			t.Errorf("%q", st.Trouble)
+		}
+	})
+}
+
 // Documents come as text, as Base64 or at the hub, and what is not what the hub hashed is not
 // believed.
 func TestStreamDocuments(t *testing.T) {
