@@ -770,6 +770,14 @@ func TestParseQuery(t *testing.T) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
+	// Of several mistakes it names the same one each time.
+	for range 20 {
+		values, _ := url.ParseQuery("hub.topic=a&form=x&id=1&describe=x&after=x&since=x&latest&latest")
+		var wrong *QueryError
+		if _, err := ParseQuery(values); !errors.As(err, &wrong) || wrong.Param != "since" {
+			t.Fatal(err)
+		}
+	}
 	values, _ := url.ParseQuery("hub.topic=a&hub.topic=b&after=" + at + "&form=meta")
 	if q, err := ParseQuery(values); err != nil || len(q.Topics) != 2 || !q.Meta || q.After == nil {
 		t.Errorf("%+v, %v", q, err)

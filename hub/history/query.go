@@ -71,16 +71,25 @@ func ParseQuery(values url.Values) (q Query, err error) {
 	if len(q.Topics) > MaxTopics {
 		return q, &QueryError{paramTopic, fmt.Sprintf("is given %d times; a stream has up to %d topics", len(q.Topics), MaxTopics)}
 	}
-	for name, read := range map[string]func(string) error{
-		paramSince: q.since, paramAfter: q.after, paramTo: q.to, paramIndex: q.index, paramID: q.id, paramDescribe: q.describe, paramForm: q.form,
-		paramLatest: func(string) error { q.Latest = true; return nil },
+	for _, param := range []struct {
+		name string
+		read func(string) error
+	}{
+		{paramSince, q.since},
+		{paramAfter, q.after},
+		{paramTo, q.to},
+		{paramIndex, q.index},
+		{paramID, q.id},
+		{paramLatest, func(string) error { q.Latest = true; return nil }},
+		{paramDescribe, q.describe},
+		{paramForm, q.form},
 	} {
-		all := values[name]
+		all := values[param.name]
 		if len(all) > 1 {
-			return q, &QueryError{name, "is given more than once; give it once"}
+			return q, &QueryError{param.name, "is given more than once; give it once"}
 		}
 		if len(all) == 1 {
-			if err := read(all[0]); err != nil {
+			if err := param.read(all[0]); err != nil {
 				return q, err
 			}
 		}
