@@ -24,7 +24,7 @@ type loan struct {
 	done    chan struct{}
 	body    []byte
 	err     error
-	left    bool // whoever read it went away
+	left    bool // as in result
 }
 
 func newLent(most int64) lent {
@@ -62,20 +62,27 @@ func (l *lent) get(ctx context.Context, t *turn, e *journal.Entry, read func() (
 	}
 }
 
-// fill reads a body. One that can't be read is not lent.
+// fill reads a body. One that cannot be read is not lent.
 func (l *lent) fill(ctx context.Context, t *turn, key place, b *loan, n int64, read func() ([]byte, error)) {
 	defer close(b.done)
-	if b.err = t.acquire(ctx, l.memory, n); b.err == nil {
-		if b.body, b.err = read(); b.err != nil {
-			l.memory.Release(n)
+	b.err, b.left = errUnfinished, true
+	defer func() {
+		if b.err != nil {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.loans, key)
 		}
+	}()
+	err := t.acquire(ctx, l.memory, n)
+	if err == nil {
+		defer func() {
+			if b.err != nil {
+				l.memory.Release(n)
+			}
+		}()
+		b.body, err = read()
 	}
-	if b.err != nil {
-		b.left = ctx.Err() != nil
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.loans, key)
-	}
+	b.err, b.left = err, err != nil && ctx.Err() != nil
 }
 
 // free ends a reader's use of a loan.

@@ -349,6 +349,57 @@ func TestPagesHaveTheirMemory(t *testing.T) {
 	}
 }
 
+// Where making a result panics, those who wait for it make it by themselves, and so do later ones.
+func TestResultsOutlastAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newShared(1<<20, func(_, v int) int { return v })
+		w := newWorld(t)
+		e := w.publish(minute(0), minute(1), "a")
+		lent := func(read func() ([]byte, error)) (string, error) {
+			turn, err := w.begin("x")
+			if err != nil {
+				return "", err
+			}
+			defer turn.end()
+			b, free, err := w.large.get(t.Context(), turn, &e, read)
+			if err == nil {
+				free()
+			}
+			return string(b), err
+		}
+		begun := make(chan struct{})
+		panics := func() {
+			close(begun)
+			time.Sleep(time.Second)
+			panic("oops")
+		}
+		for _, tt := range []struct{ fail, get func() }{
+			{func() { _, _ = c.get(t.Context(), 1, func() (int, error) { panics(); return 0, nil }) }, func() {
+				if v, err := c.get(t.Context(), 1, func() (int, error) { return 7, nil }); v != 7 || err != nil {
+					t.Errorf("shared: %d, %v", v, err)
+				}
+			}},
+			{func() { _, _ = lent(func() ([]byte, error) { panics(); return nil, nil }) }, func() {
+				if b, err := lent(func() ([]byte, error) { return []byte("b"), nil }); b != "b" || err != nil {
+					t.Errorf("lent: %q, %v", b, err)
+				}
+			}},
+		} {
+			begun = make(chan struct{})
+			go func() {
+				defer func() { _ = recover() }()
+				tt.fail()
+			}()
+			<-begun
+			tt.get()
+			tt.get()
+		}
+		if !w.large.memory.TryAcquire(w.large.most) || len(w.large.loans) != 0 {
+			t.Errorf("%d loans are left", len(w.large.loans))
+		}
+	})
+}
+
 // What is counted is what is kept, even if a result takes so long that it is removed before it is there, or is the
 // oldest itself, or fails. One that is larger than all may be removes no other.
 func TestSharedCountsWhatItKeeps(t *testing.T) {

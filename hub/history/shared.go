@@ -26,7 +26,7 @@ type result[V any] struct {
 	done  chan struct{} // closed when the rest is there
 	v     V
 	err   error
-	left  bool // whoever made it went away
+	left  bool // whoever made it went away or panicked, so another one makes it
 	bytes int  // that shared counts for it
 }
 
@@ -84,27 +84,34 @@ func (c *shared[K, V]) have(key K) (v V, ok bool) {
 	}
 }
 
+// errUnfinished is the error of a result until it is there, and for good if making it panics.
+var errUnfinished = errors.New("it is not there yet")
+
 // make makes a result for everybody.
 func (c *shared[K, V]) make(ctx context.Context, key K, r *result[V], create func() (V, error)) (V, error) {
+	defer close(r.done)
+	defer c.keep(key, r)
+	r.err, r.left = errUnfinished, true
 	r.v, r.err = create()
-	defer close(r.done) // after an error is forgotten
+	r.left = r.err != nil && ctx.Err() != nil
+	return r.v, r.err
+}
+
+// keep keeps a result that was made. It forgets one that failed, was removed meanwhile, or would remove all others.
+func (c *shared[K, V]) keep(key K, r *result[V]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.err != nil {
-		r.left = ctx.Err() != nil
-		c.forget(key, r)
-		return r.v, r.err
+	if r.err == nil {
+		r.bytes = resultBytes + c.size(key, r.v)
 	}
-	r.bytes = resultBytes + c.size(key, r.v)
-	if now, ok := c.lru.Peek(key); !ok || now != r || r.bytes > c.most { // it was removed meanwhile, or would remove all others
+	if now, ok := c.lru.Peek(key); r.err != nil || !ok || now != r || r.bytes > c.most {
 		r.bytes = 0
 		c.forget(key, r)
-		return r.v, nil
+		return
 	}
 	for c.bytes += r.bytes; c.bytes > c.most; {
 		c.lru.RemoveOldest()
 	}
-	return r.v, nil
 }
 
 // forget removes r, unless another result has its key by now.
