@@ -288,7 +288,7 @@ func gapText(reason string) string {
 	case "reset":
 		return "reset: an operator let the topic begin anew"
 	case "source":
-		return "source: the Source left them out, or an operator let the topic begin anew"
+		return "source: the hub never had them: the topic began later here, the Source left them out, or an operator let it begin anew"
 	case "damaged":
 		return "damaged: the hub cannot read them"
 	case "removed":
