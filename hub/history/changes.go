@@ -23,13 +23,13 @@ const (
 	HeaderUntil = "RSHub-Until"
 	// HeaderPosition is the Position behind an answer.
 	HeaderPosition = "RSHub-Position"
-	// HeaderGap names, as from/until, an interval that the answer does not have: the one that
-	// it ends at or, if until is the from of the document, the one that it begins behind.
+	// HeaderGap names, as from/until, an interval that the answer lacks. If until is the from of the
+	// document, the gap is before it. Else the answer ends at the gap.
 	HeaderGap = "RSHub-Gap"
 )
 
-// The Cache-Control of what never changes, and of all else. What only readers with a token may see is
-// for no shared cache.
+// The Cache-Control of answers that never change, and of all others. No shared cache may store what only readers
+// with a token may see.
 const (
 	forever        = "public, max-age=31536000, immutable"
 	foreverPrivate = "private, max-age=31536000, immutable"
@@ -87,7 +87,7 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 		return nil
 	}
 	if err := a.write(r.Context(), s.answerTo(r.Context(), w, turn, least)); err != nil {
-		panic(http.ErrAbortHandler) // the reader must not take half of a document for the whole
+		panic(http.ErrAbortHandler) // so that the reader does not accept half of a document as the whole
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ type answer struct {
 	gzip   bool
 }
 
-// findUp finds the Capability List: as the first of the notifications names it, else the hub's
+// findUp finds the Capability List: the one that the first notification names, else the hub's
 // own.
 func (a *answer) findUp(ctx context.Context) error {
 	a.up = a.s.url(a.topic, paramDescribe, resourcesync.CapabilityList)
@@ -289,7 +289,7 @@ func (a *answer) writeIndex(w io.Writer) error {
 // lenient are the limits for notifications: the hub accepted them.
 var lenient = resourcesync.Limits{Bytes: 1 << 40, Entries: 1 << 30, Links: 1 << 30}
 
-// copyEntries writes the entries of a notification to d. If it can't, the next plan has a gap there.
+// copyEntries writes the entries of a notification to d. If that fails, the next plan has a gap there.
 func (s *Service) copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
 	n := resourcesync.NewNotificationReader(bytes.NewReader(e.Body), lenient)
 	for {
@@ -310,8 +310,8 @@ func (s *Service) copyEntries(d *resourcesync.Writer, e *journal.Entry) error {
 	}
 }
 
-// The rates, in bytes a second, below which an answer is broken off after slowest, since it has memory that
-// others wait for: a page, or a whole document.
+// After the time slowest an answer is broken off if its reader accepts less than so many bytes a second, since others
+// wait for its memory: a page, or a whole document.
 const (
 	least         = 32 << 10
 	leastDocument = 128 << 10 // as fast as deliveries have to be
@@ -320,7 +320,7 @@ const (
 	piece = 16 << 10
 )
 
-// steady writes to a reader. It fails if the reader accepts nothing for a time, or for a sixteenth of it less.
+// steady writes to a reader. It fails if the reader accepts nothing for the time stall, or for up to a sixteenth less.
 type steady struct {
 	ctx   context.Context //nolint:containedctx // that of the one answer that it writes
 	turn  *turn           // rests while the reader receives what is written; nil: there is none
@@ -332,7 +332,7 @@ type steady struct {
 	n     int
 }
 
-// steadily returns a writer for an answer that may take longer than the listener lets a request take.
+// steadily returns a writer for an answer that may last longer than the listener allows a request.
 func (s *Service) steadily(w http.ResponseWriter) *steady {
 	rc := http.NewResponseController(w)
 	out := &steady{w: w, on: rc, stall: s.o.Stall}
@@ -340,7 +340,7 @@ func (s *Service) steadily(w http.ResponseWriter) *steady {
 	return out
 }
 
-// answerTo is steadily for an answer, which has a least rate, and a turn that rests while it waits for its
+// answerTo returns a writer for an answer with a least rate. The turn of the answer rests while it waits for its
 // reader.
 func (s *Service) answerTo(ctx context.Context, w http.ResponseWriter, t *turn, least int) *steady {
 	out, began := s.steadily(w), time.Now()

@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// mostHeard is how many bytes a stream reads from its reader in all. A reader has nothing to send.
+// mostHeard is how many bytes a reader may send while its stream is open. It has nothing to say.
 const mostHeard = 64 << 10
 
-// take makes the connection of a request that of the stream. Net/http does nothing with it any more.
-func (st *stream) take(w http.ResponseWriter) (err error) {
+// hijack makes the connection of a request that of the stream. Net/http does nothing with it any more.
+func (st *stream) hijack(w http.ResponseWriter) (err error) {
 	if st.conn, _, err = http.NewResponseController(w).Hijack(); err != nil {
 		return err
 	}
 	st.slow = &steady{w: st.conn, on: st.conn, stall: st.s.o.Stall}
 	st.quick = func([]byte) int { return 0 }
-	if c, ok := st.conn.(syscall.Conn); ok { // TLS is none: nothing says how much it accepts
+	if c, ok := st.conn.(syscall.Conn); ok { // not TLS: nothing says how much it accepts
 		if raw, err := c.SyscallConn(); err == nil {
 			st.quick = quick(raw)
 		}
@@ -38,7 +38,7 @@ func quick(raw syscall.RawConn) func(b []byte) int {
 	}
 }
 
-// hear returns when the reader went away, said too much, or the stream was stopped.
+// hear returns when the reader went away or sent too much, or when the stream was stopped.
 func (st *stream) hear() {
 	b := make([]byte, 64)
 	for left := mostHeard; left > 0; {

@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// Gap is an interval whose notifications a reader does not get.
+// Gap is an interval whose notifications a reader does not receive.
 type Gap struct {
 	// From and Until are zero where they are not known. If Until is earlier than From, the
 	// topic was reset, and its time began anew at Until.
@@ -110,8 +110,8 @@ func (c *cursor) before(e *journal.Entry) *Gap {
 	return gap
 }
 
-// goBack moves to where the journal goes on, after it lost the entry of the cursor (invariant
-// 5). What follows there may come again, and nothing is skipped. There is no gap if the cursor was not behind
+// goBack moves the cursor to where the journal goes on, after the journal lost the entry of the cursor (invariant
+// 5). Entries that follow may come again, and none is skipped. There is no gap if the cursor was not behind
 // any entry yet, but where the time of the topic begins.
 func (c *cursor) goBack(ctx context.Context) (*Gap, error) {
 	head, err := c.journal.Head(ctx, c.topic)

@@ -4,8 +4,8 @@
 //
 // A reader is a cursor over the same journal that package delivery reads: there is no second
 // queue and no buffer of what is yet to be sent. The place of a reader is a Position, which the
-// reader keeps itself. Whatever a reader asks for, it gets every notification after its
-// position in order, or a gap in place of it.
+// reader stores itself. Whatever a reader asks for, it receives every notification after its
+// position in order, or a gap in its place.
 //
 // No store transaction is open while bytes go to a reader: entries are read in pages, and a page
 // is in memory when its first byte is written.

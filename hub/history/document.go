@@ -41,7 +41,7 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	if q.Latest {
 		h.Set("Cache-Control", recheck)
 	}
-	// What others wrote is shown as the page of nobody.
+	// A browser shows what a stranger wrote, and lets it do nothing.
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set(HeaderPosition, PositionOf(topic, e.Anchor()).String())
 	if e.Timed() {
@@ -78,8 +78,8 @@ func (s *Service) Document(w http.ResponseWriter, r *http.Request, q Query, from
 	return d.err
 }
 
-// documentWriter writes a document, or a range of it, as steady does. Its status is written when the
-// reader was charged for what comes and the body is there; else err says why not, and nothing is written.
+// documentWriter writes a document, or a range of it, as steady does. It writes the status when the
+// reader was charged and the body is there. Else err says why not, and nothing is written.
 type documentWriter struct {
 	http.ResponseWriter
 	steady *steady
@@ -169,7 +169,7 @@ func trimmed(id uuid.UUID, head *journal.Head) bool {
 		!made.After(head.Trimmed.Position.Time().Add(time.Second))
 }
 
-// Describe answers with the hub's own Capability List of a topic, for those whose notifications
+// Describe answers with the hub's own Capability List of a topic, for topics whose notifications
 // name none, or with the Source Description above it.
 func (s *Service) Describe(w http.ResponseWriter, r *http.Request, q Query) error {
 	topic := q.Topics[0]

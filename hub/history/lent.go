@@ -9,8 +9,8 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// lent has the long notifications that answers are reading, each once for all its readers: all of them
-// hear of it at the same moment. It may be shared between goroutines.
+// lent has the long notifications that answers are reading, each once for all its readers, who often ask at the
+// same moment. It may be shared between goroutines.
 type lent struct {
 	most   int64
 	memory *semaphore.Weighted
@@ -32,8 +32,8 @@ func newLent(most int64) lent {
 	return lent{most: most, memory: semaphore.NewWeighted(most), loans: make(map[place]*loan)}
 }
 
-// get returns the body of an entry, which read reads unless somebody has it. The turn of the answer rests
-// while it waits. The caller does not change the body, and calls free when it needs it no more.
+// get returns the body of an entry. It calls read unless another answer has the body. The turn of the answer rests
+// while it waits. The caller does not change the body, and calls free when it no longer needs it.
 func (l *lent) get(ctx context.Context, t *turn, e *journal.Entry, read func() ([]byte, error)) (body []byte, free func(), err error) {
 	key, n := place{e.Position, e.Nonce}, min(e.Size, l.most)
 	for {

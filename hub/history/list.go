@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -33,7 +34,7 @@ type Open struct {
 	Notifications, Gaps, Bytes uint64
 	// Behind: it does not have all that there is.
 	Behind bool
-	// Blocked is how long it has waited for its reader to take something; 0: it does not.
+	// Blocked is how long it has waited for its reader to accept something; 0: it does not wait.
 	Blocked time.Duration
 }
 
@@ -80,7 +81,7 @@ func (s *Service) Stats() Stats {
 	return st
 }
 
-// List returns the open streams with an id greater than after, up to most of them, by their ids: those
+// List returns up to most open streams with an id greater than after, ordered by id: those
 // of one topic, unless that is empty. More says that there are others.
 func (s *Service) List(topic string, after uint64, most int) (list []Open, more bool) {
 	for _, st := range s.alarm.after(after) {
@@ -95,7 +96,7 @@ func (s *Service) List(topic string, after uint64, most int) (list []Open, more 
 	return list, false
 }
 
-// after returns the streams with a greater id, by their ids.
+// after returns the streams with a greater id, ordered by id.
 func (a *alarm) after(id uint64) []*stream {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,11 +106,11 @@ func (a *alarm) after(id uint64) []*stream {
 			all = append(all, st)
 		}
 	}
-	slices.SortFunc(all, func(a, b *stream) int { return int(a.id) - int(b.id) }) //nolint:gosec // there are not that many
+	slices.SortFunc(all, func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
 
-// describe says what Open has.
+// describe returns the Open of a stream.
 func (st *stream) describe() Open {
 	o := Open{
 		ID: st.id, Address: st.from.Address, Reader: st.from.Publisher, Since: st.began, Behind: st.lags.Load(),

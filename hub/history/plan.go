@@ -11,7 +11,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// The errors of a question. None of them says anything about the store.
+// The errors of a question. None of them is about the store.
 var (
 	// ErrNoChanges: the topic carries no change notifications.
 	ErrNoChanges = errors.New("the topic carries no change notifications")
@@ -58,12 +58,11 @@ type part struct {
 	bytes       int64 // of the notifications as they were published
 }
 
-// plan says what an answer holds. It has parts in order; no part: nothing is new.
+// plan describes an answer. It has parts in order; no part: nothing is new.
 type plan struct {
 	head  journal.Head
 	parts []part
-	// before are the gaps that the answer begins behind; after is one that it ends at. If it does
-	// not end at a gap, and to is zero, the answer is open: the topic goes on.
+	// before are the gaps before the answer; after is the gap at which it ends.
 	before []*Gap
 	after  *Gap
 	// more: another part follows, which the index of the answer names.
@@ -72,9 +71,10 @@ type plan struct {
 	end journal.Anchor
 }
 
+// open reports whether the answer goes to the head: the topic goes on.
 func (p *plan) open() bool { return p.after == nil && !p.more }
 
-// first leaves the first part.
+// first removes all parts except the first.
 func (p *plan) first() {
 	if len(p.parts) > 1 {
 		p.parts, p.end, p.after, p.more = p.parts[:1], p.parts[0].last, nil, true
@@ -156,8 +156,8 @@ type found struct {
 	entry journal.Entry
 }
 
-// find returns the first entry that ends after since, with the gaps before it: in the newest of
-// the runs of time that has such an instant. A reset begins a run. Nil: there is no such entry.
+// find returns the first entry that ends after since, with the gaps before it. A reset begins another run of
+// time; find returns the entry of the newest run that has the instant. Nil: there is no such entry.
 // Begins says that the journal has nothing before it.
 func (p *planner) find(ctx context.Context, since time.Time) (first *found, begins bool, err error) {
 	var last journal.Entry

@@ -30,8 +30,8 @@ const (
 // earliest is the value of after for everything that is retained.
 const earliest = "earliest"
 
-// Asks reports whether a URL asks for history. Otherwise it is a question for the page about
-// the hub. A query that cannot be read asks for history if it mentions the topic.
+// Asks reports whether a URL asks for history. If not, it asks for the page about the hub.
+// A query that cannot be read asks for history if it mentions the topic.
 func Asks(u *url.URL) bool {
 	q, err := url.ParseQuery(u.RawQuery)
 	return q.Has(paramTopic) || err != nil && strings.Contains(u.RawQuery, paramTopic+"=")

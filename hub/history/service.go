@@ -20,27 +20,27 @@ type Options struct {
 	// HubURL is the hub's public URL, to which the addresses in answers lead.
 	HubURL  string
 	Journal journal.Reader
-	// MaxAnswers is how many answers are worked on at once. While an answer waits for its reader,
-	// another one has its place: eight times as many are unfinished. MaxAnswersEach is how many
-	// unfinished ones a requester has. Zero: 8 and 2. Negative: no limit.
+	// MaxAnswers limits the answers that the Service works on at once. While an answer waits for its reader,
+	// another one has its place, so eight times as many may be unfinished. MaxAnswersEach limits the
+	// unfinished ones of one requester. Zero: 8 and 2. Negative: no limit.
 	MaxAnswers, MaxAnswersEach int
-	// MaxBytes limits the notifications in memory of all answers together, in bytes: a quarter
-	// is for pages, the rest for large ones, each of which all its readers share. One that is
-	// longer is read by itself. Zero: 64 MiB.
+	// MaxBytes limits the notifications in memory of all answers together, in bytes. A quarter
+	// is for pages, the rest for large notifications, which their readers share. A notification that is
+	// longer is in memory alone. Zero: 64 MiB.
 	MaxBytes int64
-	// Stall is how long a reader may take none of an answer before it is broken off. Zero: 15 s.
+	// Stall is how long a reader may accept nothing of an answer before the answer is broken off. Zero: 15 s.
 	Stall time.Duration
 	// Watcher says which topics change, for streams.
 	Watcher journal.Watcher
-	// MaxStreams is how many streams there are at once, and MaxStreamsEach how many of them for
-	// one address. Zero: 10,000 and 100. Negative: no limit.
+	// MaxStreams limits the open streams, and MaxStreamsEach those of one address.
+	// Zero: 10,000 and 100. Negative: no limit.
 	MaxStreams, MaxStreamsEach int
 	Log                        *zap.Logger // nil: no log
-	// Private says that not everyone may read, so that no shared cache keeps an answer.
+	// Private says that not everyone may read. Then no shared cache may store an answer.
 	Private bool
 }
 
-// Service answers those who ask for the history of a topic. It may be shared between goroutines.
+// Service answers questions about the history of topics. It may be shared between goroutines.
 type Service struct {
 	o       Options
 	limits  limits              // of a document
@@ -55,7 +55,7 @@ type Service struct {
 	pages  pages
 	events *shared[eventKey, sharedEvent]
 	unread *semaphore.Weighted // large events on their way to readers
-	coding *semaphore.Weighted // documents that become events; nobody holds it for a reader
+	coding *semaphore.Weighted // documents that become events; none while a stream waits for its reader
 
 	sent sent // to all streams
 	ends ends
@@ -105,8 +105,8 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Drain ends all streams, now and from now on. Their readers are asked to come again after a
-// time that differs between them.
+// Drain ends all streams that are open, and each that begins later. It asks their readers to come again after
+// times that differ.
 func (s *Service) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,21 +144,21 @@ func (s *Service) isDraining() bool {
 	}
 }
 
-// Reader is who asks.
+// Reader describes the sender of a question.
 type Reader struct {
-	// Name is that of the requester, by which answers are counted.
+	// Name names the requester. Answers are counted by it.
 	Name string
-	// Charge is called with the bytes of notifications that an answer will have, before it
-	// begins. An error of it refuses the answer. Before a Change List is planned it is called with 0:
-	// may anything be read now? Nil: none is refused.
+	// Charge is called with the bytes of notifications that an answer will have, before the answer
+	// begins. Its error refuses the answer. Before a Change List is planned, Charge is called with 0, so
+	// that it can refuse a reader that may read nothing now. Nil: no answer is refused.
 	Charge func(bytes int64) error
-	// Planned is Charge for a planned Change List. Sent is false if none of the bytes are sent, as
-	// for HEAD: planning costs something, too. Nil: Charge decides, of what is sent.
+	// Planned is called in place of Charge when a Change List is planned. Sent is false if none of the bytes
+	// are sent, as for HEAD: planning costs something, too. Nil: Charge is called, if the bytes are sent.
 	Planned func(bytes int64, sent bool) error
-	// Address is that by which streams are counted. Publisher is the name that goes with the reader's
-	// token; empty: it has none.
+	// Address is the address by which streams are counted. Publisher is the name that belongs to the reader's
+	// token; empty: the reader has no token.
 	Address, Publisher string
-	// Allowed is asked now and then while a stream goes on: may it? Nil: it may.
+	// Allowed reports whether a stream may go on. It is called at each beat. Nil: every stream may.
 	Allowed func() bool
 }
 
@@ -196,14 +196,14 @@ func (e *BusyError) Error() string {
 	return "too many " + what
 }
 
-// turn is an answer's place among those that are worked on.
+// turn is the place of an answer among those that the Service works on.
 type turn struct {
 	work *semaphore.Weighted // nil: there is room for all
 	has  bool
 	done func()
 }
 
-// waiting is how many answers are unfinished for each that is worked on.
+// waiting is how many answers may be unfinished for each that the Service works on.
 const waiting = 8
 
 // begin reserves a place for an answer to a requester. The caller calls end when it is written.
@@ -222,7 +222,7 @@ func (s *Service) begin(requester string) (*turn, error) {
 	return t, nil
 }
 
-// rest gives the place to others.
+// rest releases the place.
 func (t *turn) rest() {
 	if t.work != nil && t.has {
 		t.work.Release(1)
@@ -239,8 +239,8 @@ func (t *turn) again(ctx context.Context) (err error) {
 	return err
 }
 
-// acquire waits for n bytes of memory, and has others use the place meanwhile: an answer that has memory may need a
-// place to go on.
+// acquire waits for n bytes of memory. Other answers use the place meanwhile: those that have memory may need it to go
+// on.
 func (t *turn) acquire(ctx context.Context, memory *semaphore.Weighted, n int64) error {
 	if memory.TryAcquire(n) {
 		return nil
@@ -256,7 +256,7 @@ func (t *turn) acquire(ctx context.Context, memory *semaphore.Weighted, n int64)
 	return nil
 }
 
-// wait waits until a channel is closed, and has others use the place meanwhile.
+// wait waits until a channel is closed. Other answers use the place meanwhile.
 func (t *turn) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -272,13 +272,13 @@ func (t *turn) wait(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// end says that the answer is written.
+// end ends the turn of an answer that is written.
 func (t *turn) end() {
 	t.rest()
 	t.done()
 }
 
-// beginStream is begin for a stream.
+// beginStream reserves a place for a stream. The caller calls done when the stream is over.
 func (s *Service) beginStream(address string) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +315,7 @@ func (s *Service) reserve(c *counts, requester string, busy BusyError, most, eac
 }
 
 // room reserves memory for a page of notifications. The caller calls free when it has written
-// them; again, that does nothing.
+// them. A second call does nothing.
 func (s *Service) room(ctx context.Context, t *turn) (free func(), err error) {
 	n := min(pageBytes, max(s.o.MaxBytes/4, 1))
 	if err := t.acquire(ctx, s.memory, n); err != nil {

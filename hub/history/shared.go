@@ -10,7 +10,7 @@ import (
 	"github.com/rshub/rshub/journal"
 )
 
-// shared keeps results that many streams need at about the same time: the first makes a result,
+// shared keeps results that many streams need at about the same time. The first stream makes a result, and
 // the others wait for it. Results never change. It may be shared between goroutines.
 type shared[K comparable, V any] struct {
 	size func(K, V) int // bytes of a result and what its key refers to, without resultBytes
@@ -42,8 +42,8 @@ func newShared[K comparable, V any](most int, size func(K, V) int) *shared[K, V]
 	return c
 }
 
-// get returns the result for a key, which create makes unless somebody did. An error is that of
-// everybody who waits, and is not kept.
+// get returns the result for a key. It calls create unless the result is there or is being made. All that wait for a
+// result get its error, which is not kept.
 func (c *shared[K, V]) get(ctx context.Context, key K, create func() (V, error)) (V, error) {
 	for {
 		c.mu.Lock()
@@ -68,7 +68,7 @@ func (c *shared[K, V]) get(ctx context.Context, key K, create func() (V, error))
 	}
 }
 
-// have returns the result for a key if it is there. It is get without the memory for create.
+// have returns the result for a key if it is there. Unlike get it needs no memory for create.
 func (c *shared[K, V]) have(key K) (v V, ok bool) {
 	c.mu.Lock()
 	r, ok := c.lru.Get(key)
@@ -142,7 +142,7 @@ type pageKey struct {
 type page struct {
 	entries []journal.Entry
 	err     error
-	last    bool // nothing is behind it
+	last    bool // the journal has nothing after it
 }
 
 // bytes is about how much memory p takes.

@@ -19,8 +19,8 @@ import (
 
 // The pace of a stream.
 const (
-	// beat is how often a stream says something, so that nothing on the way closes it as dead. Streams do
-	// so together, in each beatStep: the processor works once for many, and not for each by itself.
+	// beat is how often a stream sends something, so that nothing on the way closes it as dead. All streams that
+	// are due within a beatStep do so together, which costs the processor less than each at a time of its own.
 	beat     = 15 * time.Second
 	beatStep = time.Second
 	// reconnect is what readers wait before they come again, and mostSpread how much longer
@@ -33,7 +33,7 @@ const (
 var errDraining = errors.New("the hub is shutting down")
 
 // stream is one reader with a connection: a cursor for each of its topics. Writers give it turns, in which it
-// writes what there is. The goroutine of its request reads, to hear when the reader goes away.
+// writes what there is. The goroutine of its request reads, so that it notices when the reader goes away.
 type stream struct {
 	s      *Service
 	ctx    context.Context //nolint:containedctx // ends with the connection
@@ -48,10 +48,10 @@ type stream struct {
 	state  turnState
 	behind *stream // the next one whose turn is due
 
-	// What a turn needs, and mu has one turn at a time.
+	// mu guards these during a turn. One goroutine at a time has the turn.
 	mu    sync.Mutex
 	over  bool
-	why   End         // it is over
+	why   End         // why it is over
 	cause any         // of the panic that ended it
 	asked time.Time   // when Reader.Allowed was asked
 	full  bool        // the reader may have no more of what it missed, for now
@@ -82,7 +82,7 @@ type follower struct {
 	index  int              // in watched.streams; alarm.mu guards it
 }
 
-// wake has a version of a topic read in the next turn.
+// wake makes the next turn read a version of a topic.
 func (st *stream) wake(topic string, version uint64) { st.follower(topic).again(version) }
 
 // follower returns the cursor in a topic that the stream has.
@@ -90,12 +90,12 @@ func (st *stream) follower(topic string) *follower {
 	return st.topics[slices.IndexFunc(st.topics, func(f *follower) bool { return f.topic == topic })]
 }
 
-// ring has the stream look what there is to do.
+// ring gives the stream a turn.
 func (st *stream) ring() {
 	st.s.writers.ring(func(yield func(*stream) bool) { yield(st) })
 }
 
-// again has a version of the topic read, unless a newer one is to be.
+// again makes the next turn read a version of the topic, unless it is to read a newer one.
 func (f *follower) again(version uint64) {
 	for {
 		old := f.due.Load()
@@ -134,7 +134,7 @@ func (s *Service) Stream(w http.ResponseWriter, r *http.Request, q Query, from R
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := st.take(w); err != nil {
+	if err := st.hijack(w); err != nil {
 		return err
 	}
 	defer func() { _ = st.conn.Close() }()
@@ -172,10 +172,10 @@ func head(w http.ResponseWriter, r *http.Request) []byte {
 	return b.Bytes()
 }
 
-// open writes what a stream begins with, and has it get turns.
+// open writes the beginning of a stream. From then on the stream has turns.
 func (st *stream) open(head []byte) {
-	// The position comes before the first event, so that a reader whose stream breaks within that
-	// comes again to the same place; unless there is a gap, which is behind that place.
+	// The position comes before the first event, so that a reader whose stream breaks within that event
+	// comes again to the same place. If there is a gap first, it comes before any position.
 	first := fmt.Appendf(head, "retry: %d\n", reconnect.Milliseconds())
 	if slices.ContainsFunc(st.topics, func(f *follower) bool { return f.skipped != nil }) {
 		first = append(first, '\n')
@@ -193,7 +193,7 @@ func (st *stream) open(head []byte) {
 	}
 }
 
-// stop has the goroutine of the request close the stream.
+// stop makes the goroutine of the request close the stream.
 func (st *stream) stop(why End) {
 	st.over, st.why = true, why
 	_ = st.conn.SetReadDeadline(time.Unix(1, 0)) // it has passed
@@ -212,7 +212,7 @@ func (st *stream) close() End {
 	return cmp.Or(st.why, EndReader)
 }
 
-// spread is when a reader comes again after a stream that ended for all.
+// spread returns when a reader shall come again after the streams of all readers ended.
 func spread() time.Duration { return reconnect + rand.N(mostSpread) } //nolint:gosec // no secret
 
 // begins returns the cursor with which a stream begins in a topic.
@@ -225,7 +225,7 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 	var last Position
 	if lastEventID != "" {
 		if last, err = ParsePosition(lastEventID); err != nil {
-			// Somebody else's: what the reader has is not known.
+			// No hub gave it out, so what the reader has is not known.
 			f.at, f.skipped = head.Trimmed, &Gap{Reason: journal.GapRolledBack}
 			return f, nil
 		}
@@ -245,7 +245,7 @@ func (s *Service) begins(ctx context.Context, topic string, q Query, lastEventID
 	return f, err
 }
 
-// sinceStream moves a cursor to the first entry that ends after an instant. What is before the
+// sinceStream moves a cursor to the first entry that ends after an instant. The time before the
 // journal's beginning is a gap.
 func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Head, since time.Time) error {
 	p := planner{damaged: &s.damaged, plan: plan{head: head}, cursor: f.cursor}
@@ -258,7 +258,7 @@ func (s *Service) sinceStream(ctx context.Context, f *follower, head journal.Hea
 		f.skipped = &Gap{From: since, Until: head.Until, Reason: journal.GapRetention}
 		return nil
 	case found == nil:
-		return nil // nothing is newer: from now on
+		return nil // nothing is newer: the stream begins with the next entry
 	}
 	f.at = found.entry.Predecessor()
 	if found.entry.From.After(since) {

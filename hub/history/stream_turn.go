@@ -16,7 +16,8 @@ const streamEntries = 64
 // counted, in bytes as they are sent.
 const small = 16 << 10
 
-// chargeAgain is when a stream asks again whether its reader may have more of what was there before it.
+// chargeAgain is how long a stream waits until it asks again whether its reader may have more of the notifications that
+// were there before it.
 const chargeAgain = time.Second
 
 // turn writes what there is. More says that there may be more.
@@ -72,7 +73,7 @@ func (st *stream) denied() bool {
 	return !st.from.Allowed()
 }
 
-// later has the stream look whether its reader may have more.
+// later gives the stream a turn after chargeAgain.
 func (st *stream) later() {
 	if st.again == nil {
 		st.again = time.AfterFunc(chargeAgain, st.ring)
@@ -81,7 +82,7 @@ func (st *stream) later() {
 	st.again.Reset(chargeAgain)
 }
 
-// untilBeat is how long a stream waits until it says something.
+// untilBeat is how long it is until the next beat.
 func untilBeat() time.Duration {
 	now := time.Now()
 	return now.Add(beat).Truncate(beatStep).Sub(now)
@@ -132,11 +133,11 @@ func (st *stream) page(f *follower, version uint64) (more bool, err error) {
 
 // items writes a page, behind which the cursor is next.
 func (st *stream) items(f *follower, version uint64, items []item, next *cursor) (more bool, err error) {
-	told := f.gaps
+	written := f.gaps
 	for i := range items {
 		it := &items[i]
-		if it.gap != nil && told > 0 { // before the stream had to wait for its charge
-			told--
+		if it.gap != nil && written > 0 { // before the stream had to wait for its charge
+			written--
 			continue
 		}
 		var what sharedEvent
@@ -217,7 +218,7 @@ func (st *stream) count(gap bool) {
 }
 
 // event returns the event of an entry, and how much of unread to release when it is written. A slow reader
-// holds one event; if there are too many large ones on their way, the reader gets the address of the
+// keeps one event in memory. If too many large ones are on their way, the reader receives the address of the
 // document instead.
 func (st *stream) event(topic string, e *journal.Entry) (event sharedEvent, unread int64, err error) {
 	event, err = st.s.event(st.ctx, topic, e, st.meta)

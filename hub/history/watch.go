@@ -53,7 +53,7 @@ func (a *alarm) change(topic string, w *watched) {
 	a.writers.ring(slices.Values(w.streams))
 }
 
-// add has st woken from now on. What st saw of its topics is as good as a hint to the others.
+// add makes the alarm wake st from now on. What st saw of its topics is as good as a hint to the others.
 func (a *alarm) add(st *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +78,7 @@ func (a *alarm) add(st *stream) {
 	st.ring()
 }
 
-// remove ends that.
+// remove undoes add.
 func (a *alarm) remove(st *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,8 +117,8 @@ func (a *alarm) partitions() (all []int) {
 	return all
 }
 
-// Run wakes streams when their topics change, until ctx ends. Streams go on after that, and end
-// with SetDraining.
+// Run wakes streams when their topics change, until ctx ends. Streams stay open after that, until
+// Drain ends them.
 func (s *Service) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()

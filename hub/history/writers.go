@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// writers are goroutines that give streams their turns: as many as there are processors, and beside them those
-// that wait for a reader or for the store. So an event for 10,000 streams wakes up a few goroutines, and not
-// 10,000. There is none while no stream has anything to do. They may be shared between goroutines.
+// writers are goroutines that give streams their turns. There are as many as processors, and others beside them that
+// wait for a reader or for the store. So an event for 10,000 streams wakes up a few goroutines, and not
+// 10,000. There are none while no stream has anything to do. They may be shared between goroutines.
 type writers struct {
 	most int // how many there are that do not wait
 
@@ -17,7 +17,7 @@ type writers struct {
 	first, last *stream // the streams whose turn is due, in the order in which they came
 }
 
-// place of a stream among those that get turns. Writers.mu guards it.
+// turnState says where a stream stands among those that have turns. Writers.mu guards it.
 type turnState int
 
 const (
@@ -95,8 +95,8 @@ func (w *writers) after(st *stream, more bool) {
 	}
 }
 
-// rest says that the goroutine that calls it, which has the turn of a stream, is about to wait for something. It
-// calls resume behind that.
+// rest lets another goroutine work while the caller, which has the turn of a stream, waits for something. The caller calls
+// resume after that.
 func (w *writers) rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
