@@ -41,6 +41,9 @@ const MaxID = 8 << 10
 // maxRetry bounds a retry: a server that asks for more gets this.
 const maxRetry = 24 * time.Hour
 
+// mostKept is the largest buffer that a Reader keeps for the next event, in bytes.
+const mostKept = 64 << 10
+
 // Reader reads a stream. It must not be shared between goroutines.
 type Reader struct {
 	in    *bufio.Reader
@@ -61,7 +64,7 @@ func NewReader(r io.Reader, limit int) *Reader {
 // the stream. A block that is not complete then is dropped, as the standard wants.
 func (r *Reader) Next() (Block, error) {
 	b := Block{Retry: -1}
-	r.data = r.data[:0]
+	r.data = emptied(r.data)
 	hasData, says := false, false
 	for {
 		line, err := r.readLine()
@@ -116,9 +119,17 @@ func digits(value []byte) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
+// emptied returns an empty buffer: b, unless that is too large to be kept.
+func emptied(b []byte) []byte {
+	if cap(b) > mostKept {
+		return nil
+	}
+	return b[:0]
+}
+
 // readLine returns a line without its end. It is valid until the next call.
 func (r *Reader) readLine() ([]byte, error) {
-	r.line = r.line[:0]
+	r.line = emptied(r.line)
 	for {
 		if _, err := r.in.Peek(1); err != nil {
 			return nil, err // a line that has no end is dropped

@@ -98,6 +98,17 @@ func TestNothingIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A Reader that waits for its next event does not keep the memory of a long one.
+func TestLongEventsLeaveNoMemory(t *testing.T) {
+	r := NewReader(strings.NewReader("data: "+strings.Repeat("x", 1<<20)+"\n\ndata: y\n\n"), 2<<20)
+	if b, err := r.Next(); len(b.Data) != 1<<20 || err != nil {
+		t.Fatal(err)
+	}
+	if b, err := r.Next(); string(b.Data) != "y" || err != nil || cap(r.line)+cap(r.data) > 2*mostKept {
+		t.Errorf("%q, %v, and %d bytes are kept", b.Data, err, cap(r.line)+cap(r.data))
+	}
+}
+
 // However the bytes are divided, the same blocks come, and never more than the limit.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{"event: a\r\ndata: b\r\n\r\n", "\xef\xbb\xbfid: 1\n\n:\n\n", "retry: 1\rdata\r\rid:x\n\n", "data: \xff\n\n"} {
