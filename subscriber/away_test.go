@@ -61,6 +61,16 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// If a host can't be asked at all, the reason is said once.
+func TestNoSourceAtAHostThatIsNotAsked(t *testing.T) {
+	refused := &egress.RefusedError{Addr: "10.0.0.1", Reason: "is private"}
+	client := web.DoerFunc(func(*http.Request) (*http.Response, error) { return nil, refused })
+	_, err := DiscoverSource(t.Context(), client, "https://source.example/")
+	if want := "no Source found: asking https://source.example/: 10.0.0.1 is private"; err == nil || err.Error() != want || !errors.Is(err, refused) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // answers is a host that answers each path with a status and asks to come again after 100 s; 404 if it has none.
 type answers map[string]int
 

@@ -91,6 +91,10 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	}
 	first = cmp.Or(first, errors.New("it is no document of ResourceSync and links to none"))
 	err = cmp.Or(err, errors.New("no document of ResourceSync"))
+	var top, place *web.UnansweredError
+	if errors.As(first, &top) && errors.As(err, &place) && top.Err.Error() == place.Err.Error() {
+		return Source{}, fmt.Errorf("no Source found: %w", first)
+	}
 	if isGone(err) || Away(first) {
 		return Source{}, fmt.Errorf("no Source found at %s (%w), nor at %s (%w)", address, first, known, err)
 	}

@@ -14,7 +14,7 @@ import (
 // checkCommand reads a whole data folder.
 func checkCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "check [--data-dir DIR]", Short: "Read the whole data folder, and report what is damaged", Args: cobra.NoArgs,
+		Use: "check [--data-dir DIR]", Short: "Read the whole data folder, and report what is damaged", Args: cli.NoArguments,
 		Long: `Reads the database and the bodies in the data folder of a stopped hub, and changes
 nothing. It prints everything that is damaged, and exits with 1 if anything is. A hub
 does not need this command: it checks the checksum of everything it reads.`,

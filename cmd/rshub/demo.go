@@ -17,7 +17,7 @@ func demoCommand(version string) *cobra.Command {
 	var o demo.Options
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Run a hub, a Source and a Destination together, to see how they work", Args: cobra.NoArgs,
+		Use: "demo", Short: "Run a hub, a Source and a Destination together, to see how they work", Args: cli.NoArguments,
 		Long: `Runs a hub, a Source over a folder, and a Destination that keeps a copy of it, in one
 process on loopback. Change something in the first folder: the change appears in the
 second one, and a line reports how it got there. The folders stay at the end, and

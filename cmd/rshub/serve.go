@@ -22,7 +22,7 @@ import (
 
 func serveCommand(environ []string, version string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run a hub", Args: cobra.NoArgs,
+		Use: "serve", Short: "Run a hub", Args: cli.NoArguments,
 		Long: `Runs a hub until SIGTERM or SIGINT. The hub then refuses new publishes, lets the
 deliveries in progress finish (--drain), and exits with 0 at most two seconds later.
 A second signal ends it at once.

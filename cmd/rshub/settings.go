@@ -28,7 +28,7 @@ func settingsOf(cmd *cobra.Command, environ []string) (config.Config, config.Ori
 func configShowCommand(environ []string) *cobra.Command {
 	var effective, asJSON bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the settings that a hub would start with", Args: cobra.NoArgs,
+		Use: "show", Short: "Show the settings that a hub would start with", Args: cli.NoArguments,
 		Long: `Shows the settings that ` + "`rshub serve`" + ` would start with, given the same flags,
 environment and file. It prints those that were set, as a file for --config. With
 --effective it prints all settings, each with where it comes from. It never prints
@@ -53,7 +53,7 @@ secrets.
 
 func configCheckCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of a hub", Args: cobra.NoArgs,
+		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of a hub", Args: cli.NoArguments,
 		Long: `Reads the settings as ` + "`rshub serve`" + ` would, with the files that they name, and reports
 all mistakes at once. It starts nothing, and opens neither the store nor an address.
 It warns of settings that are valid and risky, and refuses a hub that others can reach

@@ -113,7 +113,7 @@ func checkPublisher(name string, topics, reads []string) error {
 func tokenList(environ []string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the publishers and their tokens", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the publishers and their tokens", Args: cli.NoArguments,
 		Long: `Lists the publishers, the topics that they may publish to and read, and the first
 digits of each token's SHA-256, which ` + "`rshub token revoke`" + ` takes.`,
 		Example: `  rshub token ls

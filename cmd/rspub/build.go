@@ -33,7 +33,7 @@ type buildFlags struct {
 func buildCommand() *cobra.Command {
 	f := buildFlags{}
 	cmd := &cobra.Command{
-		Use: "build", Short: "Write the documents as static files, for any web server", Args: cobra.NoArgs,
+		Use: "build", Short: "Write the documents as static files, for any web server", Args: cli.NoArguments,
 		Long: `Scans a folder and writes its documents to --out. A web server has to serve them at
 --public-url. The resources stay where they are: OUT/data becomes a link to the folder,
 or the web server serves the folder at data/ itself. A link shows everything in the

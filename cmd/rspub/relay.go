@@ -30,7 +30,7 @@ type relayFlags struct {
 func relayCommand() *cobra.Command {
 	f := relayFlags{serveFlags: serveFlags{every: cli.Span(publisher.DefaultEvery), drain: cli.Span(10 * time.Second)}}
 	cmd := &cobra.Command{
-		Use: "relay", Short: "Publish the changes that an application reports", Args: cobra.NoArgs,
+		Use: "relay", Short: "Publish the changes that an application reports", Args: cli.NoArguments,
 		Long: `Accepts changes from an application in any language, and publishes them: it pushes
 them to hubs, tries again while a hub is away, and serves the topic and the Change
 Lists. The resources themselves stay where the application serves them.

@@ -43,7 +43,7 @@ type serveFlags struct {
 func serveCommand() (*cobra.Command, func(*cobra.Command) error) {
 	f := serveFlags{every: cli.Span(publisher.DefaultEvery), drain: cli.Span(10 * time.Second)}
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Publish a folder as a whole Source", Args: cobra.NoArgs,
+		Use: "serve", Short: "Publish a folder as a whole Source", Args: cli.NoArguments,
 		Long: `Publishes a folder: scans it, watches it, serves it with every document of
 ResourceSync, and pushes its changes to hubs. The first scan of a new folder is
 the baseline and publishes no change.

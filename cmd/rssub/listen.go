@@ -72,7 +72,7 @@ in progress at that moment comes again.
       --callback-url https://me.example:8095/
   rssub listen --topic https://source.example/changes/         behind NAT
   rssub listen --topic http://localhost:8090/changes/ --dev --exec ./on-change`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()

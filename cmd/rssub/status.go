@@ -37,7 +37,7 @@ the folder, or would have.`,
 		Example: `  rssub status --dir ./copy
   rssub status --dir /srv/copies --sources sources.yaml
   rssub status --state-dir /var/lib/rssub`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file != "" {
 				f := copyFlags{dir: dir, stateDir: stateDir, sources: file}

@@ -67,7 +67,7 @@ func (a *App) open(ctx context.Context, name, flags, addr, certFile, keyFile str
 		a.reloads.add(as, c)
 	}
 	if l.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr); err != nil {
-		return l, fmt.Errorf("opening the %s (%slisten): %w", name, flags, err)
+		return l, fmt.Errorf("opening the %s: %w; give another address with %slisten", name, err, flags)
 	}
 	a.stops.add("address of the "+name, func(context.Context) error {
 		_ = l.Close() // the server has closed it, unless the start failed

@@ -37,7 +37,7 @@ and prints verifications and deliveries in a readable form. It stores nothing, a
 confirms requests of anybody; a real subscriber confirms only what it asked for.`,
 		Example: `  rshub callback --secret s3cret
   rshub callback --listen 127.0.0.1:8091 --status 500    a subscriber that fails`,
-		Args: cobra.NoArgs,
+		Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.status > 599 {
 				return Fail(ExitUsage, "--status %d is not a status that ends an exchange; give one from 200 to 599", c.status)

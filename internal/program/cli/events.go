@@ -18,7 +18,7 @@ func Events(env Env) *cobra.Command {
 	var follow bool
 	f := new(clientFlags)
 	cmd := f.onHub(env, "print one JSON object a line", &cobra.Command{
-		Use: "events", Short: "Show what happened to the hubs in the last hour", Args: cobra.NoArgs,
+		Use: "events", Short: "Show what happened to the hubs in the last hour", Args: NoArguments,
 		Long: `Shows what happened to all hubs on the store in the last hour, the oldest first:
 starts, shards that changed hands, files that were read again, what operators
 changed, losses and damage. Each hub remembers its latest 50.`,

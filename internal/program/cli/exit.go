@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rshub/rshub/internal/base/egress"
 	"github.com/rshub/rshub/internal/base/nearest"
 	"github.com/rshub/rshub/internal/program/config"
 )
@@ -105,6 +109,7 @@ func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr
 	root.SetErr(errOut)
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SilenceErrors, root.SilenceUsage = true, true
+	strict(root)
 	running := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
 	cmd, err := root.ExecuteC()
@@ -117,7 +122,7 @@ func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr
 	}
 	errors.As(err, &e)
 	if e.Err != nil {
-		say(errOut, "%s: %s\n", cmd.CommandPath(), message(e.Err))
+		say(errOut, "%s: %s%s\n", cmd.CommandPath(), message(e.Err), devHint(cmd, e.Err))
 	}
 	if e.Code == ExitUsage {
 		say(errOut, "See '%s --help'.\n", cmd.CommandPath())
@@ -125,20 +130,81 @@ func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr
 	return e.Code
 }
 
-// flagError adds to an unknown flag the known one with the nearest name. It says of a wrong value
-// what to write instead.
+// devHint says that --dev of cmd would allow the address that err says is not called.
+func devHint(cmd *cobra.Command, err error) string {
+	const flag = "--dev"
+	if cmd.Flags().Lookup("dev") == nil || !egress.DevWouldAllow(err) || strings.Contains(err.Error(), flag) {
+		return ""
+	}
+	return "; " + flag + " allows loopback and private addresses"
+}
+
+// strict makes the commands of cobra refuse a command that does not exist. They show help, and exit with 0.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err == nil && len(rest) > 0 {
+					return noCommand(of, rest)
+				}
+				return nil
+			}
+		case "completion":
+			c.Args, c.RunE = cobra.ArbitraryArgs, root.RunE // those of a Group
+		}
+	}
+}
+
+// flagError adds to an unknown flag the known one with the nearest name, or where it belongs. It says
+// of a wrong value what to write instead.
 func flagError(cmd *cobra.Command, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
-	if !unknown {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
 		return config.FlagError(err)
 	}
+	name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()) // of -dev, the former is dev
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := nearest.Of(name, names); near != "" {
 		return Fail(ExitUsage, "%w; did you mean --%s?", err, near)
 	}
+	if cmd.HasSubCommands() {
+		return Fail(ExitUsage, "%w; write flags after the command, as in %s %s --help", err, cmd.CommandPath(), cmd.Commands()[0].Name())
+	}
 	return err
 }
+
+// NoArguments allows none.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Fail(ExitUsage, "%s takes no arguments; %q is too much%s", cmd.CommandPath(), oddFlag(args, args[0]), dashes(args))
+}
+
+// dashes says how to write a flag that begins with another dash than "-", as word processors and
+// full-width keyboards make it.
+func dashes(args []string) string {
+	if odd := oddFlag(args, ""); odd != "" {
+		return "; write --" + strings.TrimLeftFunc(odd, isDash) + ", with two ASCII hyphens"
+	}
+	return ""
+}
+
+// oddFlag returns the first argument that begins with such a dash.
+func oddFlag(args []string, otherwise string) string {
+	for _, a := range args {
+		if r, _ := utf8.DecodeRuneInString(a); r != '-' && isDash(r) {
+			return a
+		}
+	}
+	return otherwise
+}
+
+func isDash(r rune) bool { return unicode.Is(unicode.Dash, r) }
 
 // Group returns a command that only holds others. By itself it shows its help
 // and is wrong usage, so that a script that forgot something notices.
@@ -151,16 +217,21 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 				_ = cmd.Help() // it is the message; there is nowhere else to say it
 				return &Error{Code: ExitUsage}
 			}
-			hint := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "; did you mean " + near[0] + "?"
-			}
-			return Fail(ExitUsage, "there is no command %q here%s", args[0], hint)
+			return noCommand(cmd, args)
 		},
 		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(children...)
 	return cmd
+}
+
+// noCommand returns the error for args that begin with no command of cmd.
+func noCommand(cmd *cobra.Command, args []string) error {
+	hint := dashes(args)
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "; did you mean " + near[0] + "?"
+	}
+	return Fail(ExitUsage, "there is no command %q here%s", args[0], hint)
 }
 
 // say writes a message. It ignores errors, because there is nowhere to report them.

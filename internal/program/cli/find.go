@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -130,8 +131,10 @@ func isID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 
 // isPart reports whether s may be the beginning of an id.
 func isPart(s string) bool {
-	return len(s) >= minPart && len(s) < 36 && strings.Trim(s, "0123456789abcdef-") == ""
+	return len(s) >= minPart && len(s) < 36 && isHex(s)
 }
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef-") == "" }
 
 // get asks for an item by its whole id.
 func (k kind[T]) get(ctx context.Context, c *client, id string) (found[T], error) {
@@ -191,14 +194,17 @@ func (k kind[T]) search(ctx context.Context, c *client, name, part string) (foun
 	case len(like) == 1 && err == nil:
 		return k.get(ctx, c, k.id(like[0]))
 	case len(like) > 0:
-		lines := ""
+		format, named := "%s may be the beginning of more than one %s; give more of the id:", []any{part, k.noun}
 		for _, item := range like {
-			lines += "\n  " + k.label(item)
+			format, named = format+"\n  %s", append(named, k.label(item))
 		}
-		return none, Fail(ExitUsage, "%s may be the beginning of more than one %s; give more of the id:%s", part, k.noun, lines)
+		return none, Fail(ExitUsage, format, named...)
 	}
-	if meant != "" {
+	switch {
+	case meant != "":
 		meant = "; did you mean " + meant + "?"
+	case part == "" && isHex(strings.ToLower(name)):
+		meant = fmt.Sprintf("; give at least %d characters of an id", minPart)
 	}
 	return none, Fail(ExitNotFound, "there is no %s %s%s\nThe existing ones are: %s", k.noun, Line(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)
 }

@@ -27,7 +27,7 @@ const maxHealth = 64 << 10
 // listener speaks https. Whatever goes wrong, the exit code is 1, as probes want it.
 func Health(program string, admin func(cmd *cobra.Command) (addr string, secure bool, err error)) *cobra.Command {
 	return &cobra.Command{
-		Use: "health", Short: "Ask the " + program + " on this machine whether it is ready", Args: cobra.NoArgs,
+		Use: "health", Short: "Ask the " + program + " on this machine whether it is ready", Args: NoArguments,
 		Long: `Asks /readyz of the operator's listener on this machine whether ` + program + ` is ready.
 It prints one line. It exits with 0 if the program is ready, and with 1 if it is not
 ready or does not answer. It needs no token. Use it as a probe of a container.

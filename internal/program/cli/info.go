@@ -15,7 +15,7 @@ import (
 // Info is `rshub info`.
 func Info(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
-		Use: "info", Short: "Show what a running hub is and where it listens", Args: cobra.NoArgs,
+		Use: "info", Short: "Show what a running hub is and where it listens", Args: NoArguments,
 		Example: `  rshub info
   rshub info --admin-url https://hub.example.org:8081 --admin-token-file token
   rshub info --json`,

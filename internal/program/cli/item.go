@@ -78,7 +78,7 @@ func AtMost(noun string) cobra.PositionalArgs {
 }
 
 func tooMuch(noun string, args []string) error {
-	return Fail(ExitUsage, "one %s at a time; %q is too much", noun, args[1])
+	return Fail(ExitUsage, "one %s at a time; %q is too much%s", noun, oddFlag(args, args[1]), dashes(args))
 }
 
 // report makes a call, and prints the answer as output does.

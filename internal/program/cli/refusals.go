@@ -19,7 +19,7 @@ import (
 func Refusals(env Env) *cobra.Command {
 	var topic, kind string
 	cmd := new(clientFlags).onHub(env, "print one JSON object a line", &cobra.Command{
-		Use: "refusals", Short: "Show what the hubs refused in the last day, and why", Args: cobra.NoArgs,
+		Use: "refusals", Short: "Show what the hubs refused in the last day, and why", Args: NoArguments,
 		Long: `Shows the requests that all hubs on the store refused in the last 24 hours, the
 oldest first: publishes, pings, and subscriptions that were denied or that their
 callback did not confirm, each with the sentence that the requester got. The store

@@ -11,7 +11,7 @@ import (
 // Reload is `rshub reload`.
 func Reload(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
-		Use: "reload", Short: "Make a hub read its publishers, token and certificate again", Args: cobra.NoArgs,
+		Use: "reload", Short: "Make a hub read its publishers, token and certificate again", Args: NoArguments,
 		Long: `Makes a running hub read these again at once: the publishers file with the secrets that
 it names, the operator's token, and the certificate. The hub also checks these files by
 itself every few seconds. All other settings need a restart.

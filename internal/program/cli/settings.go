@@ -157,7 +157,7 @@ func (s *settings) resolve(cmd *cobra.Command) (config.Origins, error) {
 func (s *settings) show() *cobra.Command {
 	var effective, asJSON bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the settings that " + s.program + " would start with", Args: cobra.NoArgs,
+		Use: "show", Short: "Show the settings that " + s.program + " would start with", Args: NoArguments,
 		Long: "Shows the settings that " + s.program + ` would start with, given the same flags,
 environment and file. It prints those that were set, as a file for --config. With
 --effective it prints all settings, each with where it comes from.
@@ -180,7 +180,7 @@ environment and file. It prints those that were set, as a file for --config. Wit
 // right is `rspub config check` and `rssub config check`.
 func (s *settings) right() *cobra.Command {
 	return &cobra.Command{
-		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of " + s.program, Args: cobra.NoArgs,
+		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of " + s.program, Args: NoArguments,
 		Long: "Reads the settings as the service would, with the files that they name, and reports what\n" +
 			"is wrong or missing. It starts nothing, and opens neither state nor an address.\n\n" + s.help(),
 		Example: "  " + s.program + " config check --config /etc/" + s.program + "/" + s.program + ".yaml",

@@ -16,7 +16,7 @@ import (
 func Streams(env Env) *cobra.Command {
 	var topic string
 	cmd := new(clientFlags).onHub(env, jsonLines, &cobra.Command{
-		Use: "streams", Short: "List the streams that readers have open", Args: cobra.NoArgs,
+		Use: "streams", Short: "List the streams that readers have open", Args: NoArguments,
 		Long: `Lists the streams that readers have open at a hub, the oldest first. A reader that is
 behind does not have all that there is; the time is how long the hub has waited for it
 to take something. Streams belong to a hub: with several on the store, the last lines

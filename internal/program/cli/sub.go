@@ -16,8 +16,8 @@ import (
 	"github.com/rshub/rshub/internal/base/quantity"
 )
 
-const subArgs = `A subscription is named by its id, by so much of it that no other one begins like
-it, or by its --topic and --callback together.`
+const subArgs = `A subscription is named by its id, by at least 4 characters with which no other id
+begins, or by its --topic and --callback together.`
 
 // states are those that a subscription can be in.
 var states = []string{"pending", "active", "failing", "paused", "ended"}
@@ -32,7 +32,7 @@ func Subscription(env Env) *cobra.Command {
 func subList(env Env) *cobra.Command {
 	var f subFilter
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List the subscriptions of a hub", Args: NoArguments,
 		Long: `Lists subscriptions, by id. LAG is how many notifications a subscription is behind its
 topic, and by how much time. LAST is how its last attempt ended and how many failed in
 a row. NEXT is when the next one is due.`,

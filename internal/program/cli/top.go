@@ -38,7 +38,7 @@ func Top(env Env) *cobra.Command {
 	var once bool
 	f := new(clientFlags)
 	cmd := f.onHub(env, jsonWhole, &cobra.Command{
-		Use: "top", Short: "Show how all hubs are, and what fails", Args: cobra.NoArgs,
+		Use: "top", Short: "Show how all hubs are, and what fails", Args: NoArguments,
 		Long: `Shows whether all hubs on the store are well, when the first loss is due, which
 subscriptions have failed the longest and why, and what happened in the last hour.
 On a terminal it is updated every two seconds; q ends it. Elsewhere, and with --once,

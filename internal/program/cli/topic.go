@@ -15,8 +15,8 @@ import (
 	"github.com/rshub/rshub/resourcesync"
 )
 
-const topicArgs = `A topic is named by its URL, by its id, or by so much of its id that no other one
-begins like it.`
+const topicArgs = `A topic is named by its URL, by its id, or by at least 4 characters with which no
+other id begins.`
 
 // Topic is `rshub topic`, with more commands.
 func Topic(env Env, more ...*cobra.Command) *cobra.Command {
@@ -26,7 +26,7 @@ func Topic(env Env, more ...*cobra.Command) *cobra.Command {
 
 func topicList(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonLines, &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List the topics of a hub", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List the topics of a hub", Args: NoArguments,
 		Example: `  rshub topic ls
   rshub topic ls --json | jq -r 'select(.gaps != []) | .url'     those with gaps`,
 	}, func(r *run, _ []string) error {

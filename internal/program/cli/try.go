@@ -36,7 +36,7 @@ func Try(env Env) *cobra.Command {
 	var listen, host, hub string
 	within := Span(tryWithin)
 	cmd := &cobra.Command{
-		Use: "try", Short: "Publish a notification through a running hub, and receive it", Args: cobra.NoArgs,
+		Use: "try", Short: "Publish a notification through a running hub, and receive it", Args: NoArguments,
 		Long: `Publishes a notification through a running hub, and receives it. The command acts as a
 Source and a subscriber: it serves a topic and a callback, subscribes with a
 secret, publishes, and checks the delivery and its signature. Then it removes the

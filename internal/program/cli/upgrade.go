@@ -23,7 +23,7 @@ const upgradePath = "/api/v1/upgrade"
 
 func upgradeStatus(env Env) *cobra.Command {
 	return new(clientFlags).onHub(env, jsonWhole, &cobra.Command{
-		Use: "status", Short: "Show whether an upgrade is pending", Args: cobra.NoArgs,
+		Use: "status", Short: "Show whether an upgrade is pending", Args: NoArguments,
 		Example: "  rshub upgrade status",
 	}, func(r *run, _ []string) error {
 		return report(r, http.MethodGet, upgradePath, nil, func(u admin.Upgrade) error {
@@ -59,7 +59,7 @@ func upgradeText(u admin.Upgrade) string {
 func upgradeFinish(env Env) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "finish", Short: "Make the hubs write the newest format", Args: cobra.NoArgs,
+		Use: "finish", Short: "Make the hubs write the newest format", Args: NoArguments,
 		Long: `Makes all hubs on the store write its newest format. After that the version before
 this one can't open the store any more, so this can't be undone. It is refused while a
 hub of an older version is running. It takes as long as --owner-lease, because such a

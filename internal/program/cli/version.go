@@ -82,7 +82,7 @@ func Root(name, short, version string, children ...*cobra.Command) *cobra.Comman
 	line := fmt.Sprintf("%s %s (%s)", name, version, strings.Join(facts, ", "))
 	var asJSON bool
 	show := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: NoArguments,
 		Long: `Prints the version, the commit that it was built from, the version of Go and the
 platform. What ` + "`go install`" + ` built from a tag has the checksum of the module instead
 of the commit: that of the checksum database for this version.`,
