@@ -27,8 +27,8 @@ var actions = map[string]action{
 	"subscriptions/resume": {method: http.MethodPost, path: "/resume"},
 	"subscriptions/end":    {method: http.MethodDelete, typed: "end"},
 	"topics/reset":         {method: http.MethodPost, path: "/reset", typed: "reset"},
-	"topics/forget":        {method: http.MethodDelete, typed: "forget", gone: true},
-	"topics/force":         {method: http.MethodDelete, query: url.Values{"force": {"true"}}, typed: "forget and end", gone: true},
+	"topics/remove":        {method: http.MethodDelete, typed: "remove", gone: true},
+	"topics/force":         {method: http.MethodDelete, query: url.Values{"force": {"true"}}, typed: "remove and end", gone: true},
 }
 
 // nothingWaits is done for a retry of a subscription that has got everything.
@@ -42,7 +42,7 @@ var done = map[string]string{
 	"end":        "The subscription has ended, and its callback gets a denial. " + admin.WhenItTakesEffect,
 	"pause":      "It gets nothing until it is resumed. " + admin.WhenItTakesEffect,
 	"resume":     "It gets what waits for it, and everything new. " + admin.WhenItTakesEffect,
-	"reset":      "The next notification may start anywhere.", "forget": "The topic is forgotten.", "force": "The topic is forgotten, and its subscriptions have ended.",
+	"reset":      "The next notification may start anywhere.", "remove": "The topic is removed.", "force": "The topic is removed, and its subscriptions have ended.",
 	"reload": "The files were read again.",
 }
 

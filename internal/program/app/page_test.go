@@ -240,7 +240,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string][]string{
-		"/ui/":                                {"1 subscription fails, of 2; the hub tries again.", "First loss", "is given up on", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
+		"/ui/":                                {"1 subscription fails, of 2; the hub tries again.", "First loss", "loses a notification then (<code>--give-up</code>), unless it accepts it before.", "answers 503 Service Unavailable", "&lt;b&gt;&amp;amp;node"},
 		"/ui/subscriptions":                   {"Hosts that fail", "Failing the longest", "active", "failing"},
 		"/ui/subscriptions/" + badID:          {"It answers 503 Service Unavailable", "next try in", "Try now", "End the subscription", "<pre class=\"answer\" tabindex=\"0\">&lt;script&gt;no&lt;/script&gt; \ufffd\ufffd[2J</pre>"},
 		"/ui/topics":                          {"/ui/topics/" + topicID},
@@ -312,7 +312,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, page)
 		}
 	}
-	for _, form := range []string{"subscriptions/" + badID + "/end", "topics/" + topicID + "/reset", "topics/" + topicID + "/forget", "topics/" + topicID + "/force"} {
+	for _, form := range []string{"subscriptions/" + badID + "/end", "topics/" + topicID + "/reset", "topics/" + topicID + "/remove", "topics/" + topicID + "/force"} {
 		says(p.post("/ui/"+form, url.Values{"confirm": {"yes"}}, http.StatusBadRequest), "Nothing was done.")
 	}
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"yesterday"}}, http.StatusBadRequest), "Say since when")
@@ -340,9 +340,9 @@ func TestPages(t *testing.T) {
 	says(p.post("/ui/subscriptions/"+badID+"/replay", url.Values{"since": {"2026-01-01T00:00"}}, http.StatusOK), "delivered again")
 	says(p.post("/ui/hub/reload", nil, http.StatusOK), "The files were read again.")
 	says(p.post("/ui/topics/"+topicID+"/reset", url.Values{"confirm": {"reset"}}, http.StatusOK), "The next notification may start anywhere.")
-	says(p.post("/ui/topics/"+topicID+"/forget", url.Values{"confirm": {"forget"}}, http.StatusConflict), "active subscriptions")
+	says(p.post("/ui/topics/"+topicID+"/remove", url.Values{"confirm": {"remove"}}, http.StatusConflict), "active subscriptions")
 	says(p.post("/ui/subscriptions/"+badID+"/end", url.Values{"confirm": {" End "}}, http.StatusOK), "The subscription has ended")
-	says(p.post("/ui/topics/"+topicID+"/force", url.Values{"confirm": {"forget and end"}}, http.StatusOK), "The topic is forgotten, and its subscriptions have ended.")
+	says(p.post("/ui/topics/"+topicID+"/force", url.Values{"confirm": {"remove and end"}}, http.StatusOK), "The topic is removed, and its subscriptions have ended.")
 	if events := a.fleet.now(t.Context()).Events; !slices.ContainsFunc(events, func(e admin.Event) bool {
 		return e.Name == "operator_action" && strings.Contains(e.Text, "action remove") && strings.Contains(e.Text, topic)
 	}) {
