@@ -109,9 +109,9 @@ func (f *resumeFlags) check(s *source.Source) error {
 		}
 		switch {
 		case !slices.Contains(topics, r.topic):
-			return cli.Fail(cli.ExitUsage, "--resume-topic %s is none of the topics of this Source: these are %s%s", cli.Line(r.topic), strings.Join(topics, ", "), nearest.DidYouMean(r.topic, topics))
+			return cli.Fail(cli.ExitUsage, "--resume-topic %s is not a topic of this Source: these are %s%s", cli.Line(r.topic), strings.Join(topics, ", "), nearest.DidYouMean(r.topic, topics))
 		case !websub.HasHub(s.Hubs(r.topic), r.hub):
-			return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs of %s", cli.Line(r.hub), r.topic)
+			return cli.Fail(cli.ExitUsage, "--resume %s is not a hub of %s", cli.Line(r.hub), r.topic)
 		}
 	}
 	return nil

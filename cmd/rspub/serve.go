@@ -143,7 +143,7 @@ func (f *serveFlags) publish(cmd *cobra.Command, options func(*cobra.Command, *s
 	}
 	for _, hub := range f.resume.hubs {
 		if !slices.Contains(f.hubs.urls, hub) {
-			return cli.Fail(cli.ExitUsage, "--resume %s is none of the hubs that --hub names", hub)
+			return cli.Fail(cli.ExitUsage, "--resume %s is not among the hubs that --hub names", hub)
 		}
 	}
 	// Before anything is begun, so that no signal is missed.

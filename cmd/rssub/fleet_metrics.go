@@ -42,7 +42,7 @@ func (s *sources) ready() []admin.Check {
 	}
 	return []admin.Check{
 		{Name: "state", Holds: "it can be written", Err: s.fleet.Ready()},
-		{Name: "sources", Holds: fmt.Sprintf("%s, of which %d have a copy that is followed and %d have trouble; rssub status --sources tells which",
+		{Name: "sources", Holds: fmt.Sprintf("%s, of which %d have a copy that is followed and %d have trouble; rssub status --sources shows which",
 			quantity.Count(len(s.fleet.Members()), "Source", "Sources"), followed, troubled)},
 	}
 }

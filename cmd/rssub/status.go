@@ -121,7 +121,7 @@ func printStatus(w io.Writer, st *destination.SetStatus) error {
 		printStream(out, &st.Status)
 	}
 	if st.Framework != nil {
-		row(out, "new documents", "are told by the topic below")
+		row(out, "new documents", "are announced by the topic below")
 		printStream(out, st.Framework)
 	}
 	return out.Flush()
@@ -146,7 +146,7 @@ func printStream(out io.Writer, st *subscriber.Status) {
 	}
 	row(out, "received until", stamp(st.Until))
 	row(out, "to be handed on", fmt.Sprintf("%s, %s; %d more wait for what comes before them", notifications(uint64(st.Counts.Batches)), quantity.BytesText(st.Counts.Backlog), st.Counts.Held)) //nolint:gosec // a count
-	row(out, "received", fmt.Sprintf("%s (%d before their turn), %s; the hub was told %s to come again",
+	row(out, "received", fmt.Sprintf("%s (%d before their turn), %s; the hub was asked %s to deliver later",
 		notifications(st.Counts.Received), st.Counts.Early, quantity.Count(st.Counts.Duplicates, "duplicate", "duplicates"), quantity.Count(st.Counts.Postponed, "time", "times")))
 	for _, why := range slices.Sorted(maps.Keys(st.Counts.Refused)) {
 		row(out, "refused", fmt.Sprintf("%d: %s", st.Counts.Refused[why], why))

@@ -15,7 +15,7 @@ var (
 	ErrCrossSite = errors.New("a web page of another origin had a browser send this")
 	// ErrHost: a page sent the request to an unknown name. Somebody may have pointed that
 	// name here (DNS rebinding), so that page and listener seem to have the same origin.
-	ErrHost = errors.New("a browser sent this to a host name that is none of this listener's")
+	ErrHost = errors.New("a browser sent this to a host name that is not one of this listener's")
 )
 
 // Local are the host names of this machine.

@@ -89,7 +89,7 @@ func (e *BudgetError) Error() string {
 type CertificateError struct{ Err error }
 
 func (e *CertificateError) Error() string {
-	return e.Err.Error() + ": the certificate is the server's to mend, unless its authority is to be trusted here (SSL_CERT_FILE; for a hub --ca-file)"
+	return e.Err.Error() + ": the server needs another certificate, or trust its authority here (SSL_CERT_FILE; for a hub --ca-file)"
 }
 
 // Unwrap returns the error of crypto/x509.

@@ -16,7 +16,7 @@ var levels = []string{"debug", "info", "warn", "error"}
 // written as RFC 3339 requires, and durations in seconds. The error is for the user.
 func New(w io.Writer, level string, console bool) (*zap.Logger, error) {
 	if !slices.Contains(levels, level) {
-		return nil, fmt.Errorf("%q is none of debug, info, warn and error", level)
+		return nil, fmt.Errorf("%q is not a level of the log; use debug, info, warn or error", level)
 	}
 	lowest, err := zapcore.ParseLevel(level)
 	if err != nil {
