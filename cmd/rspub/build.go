@@ -160,9 +160,9 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	}
 	for i, st := range s.Status().Sets {
 		if n := st.Folder.Hidden; n > 0 && sets[i].ResourceURL == "" && !f.linkAnyway && !f.sets.hidden {
-			return cli.Fail(cli.ExitFailure, "the documents are written, but %s is not linked to %s: the folder has %d names that are not published, because they begin with a dot or are folders of state. A web server would show them. "+
+			return cli.Fail(cli.ExitFailure, "the documents are written, but %s is not linked to %s: the folder has %s not published, because they begin with a dot or are folders of state. A web server would show them. "+
 				"If there is an old link, remove it. Then move these names away, or give --link-data=false and configure the web server to serve the folder at data/ without them. --link-data makes the link all the same",
-				filepath.Join(f.out, st.Name, "data"), sets[i].Folder.Dir, n)
+				filepath.Join(f.out, st.Name, "data"), sets[i].Folder.Dir, quantity.Count(n, "name that is", "names that are"))
 		}
 	}
 	for _, x := range sets {

@@ -32,7 +32,7 @@ Flags can also be set in the environment and in a file: rspub config show --help
 Exit codes: 0 ok, 1 failure, 2 wrong usage, 3 not found, 4 refused,
 5 hub or Source can't be reached, 6 some hubs have it and some don't.`
 	root.Example = "  rspub serve --dir ./books --dev    a Source on http://localhost:8090/"
-	root.Annotations = map[string]string{"Hub.Token": "--token-file", "Hub.Secret": "--secret-file", "FolderOptions.NoVia": "--via=false"}
+	root.Annotations = map[string]string{"Hub.Token": "--token-file", "Hub.Secret": "--secret-file", "FolderOptions.NoVia": "--via=false", "FolderOptions.Dir": "--content-root"}
 	cli.Configure(root, os.Environ(), []string{"resume", "resume-topic", "resume-from", "accept-deletions"}, check, serve, relay) //nolint:contextcheck // cobra gives the commands ctx
 	root.SetContext(ctx)
 	cli.WrapHelp(root, cli.Env{Getenv: os.Getenv})

@@ -310,7 +310,7 @@ func (c *Catalogue) given(e *catalogue.Entry) (Given, error) {
 	case e.Deleted:
 		return Given{Resource: keyed(key)}, nil
 	case e.Path != "" && c.contents.root == "":
-		return Given{}, errors.New("it has a path, and nobody says where paths begin; name that folder as the root of contents, or leave out the path")
+		return Given{}, errors.New("it has a path, but the folder in which paths begin is not known; set FolderOptions.Dir, or leave out the path")
 	case e.Path == "" && strings.HasPrefix(e.URL, c.data):
 		return Given{}, fmt.Errorf("its url is below %s, where this Source serves files; name the file with path and leave out the url", c.data)
 	}

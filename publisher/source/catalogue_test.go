@@ -156,7 +156,7 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	for want, bad := range map[string]string{
-		"name that folder as the root of contents": `{"path":"a"}`,
+		"set FolderOptions.Dir, or leave out the path": `{"path":"a"}`,
 		"leave out the url":                        `{"url":"https://source.example.org/data/a"}`,
 		"has a dot segment":                        `{"url":"https://source.example.org/x/../data/a"}`,
 		"percent-encoded":                          `{"url":"https://source.example.org/x/%2E%2e/data/a","path":"a"}`,
