@@ -73,18 +73,19 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	failed := make(chan error, 3)
-	if err := d.start(ctx, failed); err != nil {
-		return err
+	err := d.start(ctx, failed)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-failed:
+		case err = <-d.hub.Failed():
+		}
 	}
-	select {
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		d.lines.say("ended; " + d.o.Data + " and " + d.o.Copy + " stay")
 		return nil
-	case err := <-failed:
-		return err
-	case err := <-d.hub.Failed():
-		return err
 	}
+	return err
 }
 
 // prepare creates the folders.

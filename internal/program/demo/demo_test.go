@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -127,4 +128,40 @@ func TestLines(t *testing.T) {
 			t.Errorf("printed\n%swant\n%s", out.String(), want)
 		}
 	})
+}
+
+// A demo that is interrupted while it starts ends as one that runs, and blames nobody.
+func TestInterruptedStart(t *testing.T) {
+	for _, at := range []string{"", "Destination"} {
+		t.Run("at "+at, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			t.Chdir(t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			out := interrupter{at: at, cancel: cancel}
+			if at == "" {
+				cancel()
+			}
+			if err := Run(ctx, Options{Out: &out}); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			if said := out.String(); !strings.HasSuffix(said, "ended; demo-data and demo-copy stay\n") {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
+// interrupter cancels when a text is written.
+type interrupter struct {
+	bytes.Buffer
+	at     string
+	cancel context.CancelFunc
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	if i.at != "" && bytes.Contains(p, []byte(i.at+"  keeps")) {
+		i.cancel()
+	}
+	return i.Buffer.Write(p)
 }
