@@ -88,6 +88,9 @@ func statuses(dir string) ([]destination.SetStatus, error) {
 	if len(all) == 0 && err == nil && destination.IsState(dir) {
 		return []destination.SetStatus{}, nil
 	}
+	if _, many := destination.ReadFleet(dir); many == nil && len(all) == 0 {
+		return nil, cli.Fail(cli.ExitNotFound, "%s has the state of many Sources; name their file with --sources, or the folder of one copy with --dir", dir)
+	}
 	if len(all) == 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "%w", cmp.Or(err, missing))
 	}

@@ -171,18 +171,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	if near := nearest.Of(name, names); near != "" {
 		return Fail(ExitUsage, "%w; did you mean --%s?", err, near)
 	}
-	if cmd.HasSubCommands() {
-		return Fail(ExitUsage, "%w; write flags after the command, as in %s %s --help", err, cmd.CommandPath(), cmd.Commands()[0].Name())
+	for _, c := range cmd.Commands() {
+		if c.Flags().Lookup(name) != nil {
+			return Fail(ExitUsage, "%w; write it after the command, as in %s --%s", err, c.CommandPath(), name)
+		}
 	}
 	return err
 }
 
 // NoArguments allows none.
-func NoArguments(cmd *cobra.Command, args []string) error {
+func NoArguments(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return Fail(ExitUsage, "%s takes no arguments; %q is too much%s", cmd.CommandPath(), oddFlag(args, args[0]), dashes(args))
+	return Fail(ExitUsage, "this command takes no arguments; %q is too much%s", oddFlag(args, args[0]), dashes(args))
 }
 
 // dashes says how to write a flag that begins with another dash than "-", as word processors and

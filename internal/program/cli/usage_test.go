@@ -8,13 +8,13 @@ import (
 // What a command says of wrong usage names what is wrong, and what to write instead.
 func TestWrongUsage(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
-		{"info now", `rshub info takes no arguments; "now" is too much`},
+		{"info now", `rshub info: this command takes no arguments; "now" is too much`},
 		{"info －－json", `"－－json" is too much; write --json, with two ASCII hyphens`},
 		{"topic info a —json", `one topic at a time; "—json" is too much; write --json, with two ASCII hyphens`},
 		{"—json info", `there is no command "—json" here; write --json`},
 		{"info -json", "did you mean --json?"},
-		{"--json info", "unknown flag: --json; write flags after the command, as in rshub "},
-		{"sub --json ls", "unknown flag: --json; write flags after the command, as in rshub sub all --help"},
+		{"--json info", "unknown flag: --json; write it after the command, as in rshub events --json\n"},
+		{"sub --json ls", "unknown flag: --json; write it after the command, as in rshub sub all --json\n"},
 		{"completion tcsh", `there is no command "tcsh" here`},
 		{"completion", "Available Commands:"},
 		{"help inof", `there is no command "inof" here; did you mean info?`},
