@@ -224,6 +224,8 @@ func classifyRead(err error) *refusal {
 		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
 	case errors.Is(err, history.ErrNoChanges):
 		return refuse(noChanges, "This topic carries no change notifications, so there is no Change List of it. Ask with latest for the last document that was published.")
+	case errors.As(err, &unknown) && websub.CheckURL("the topic", unknown.Topic) != nil: // it may be a password, and this goes into the log
+		return refuse(unknownTopic, "No topic can have this URL. Check it, byte by byte.")
 	case errors.As(err, &unknown) && unknown.ID != uuid.Nil:
 		return refuse(unknownTopic, "This hub has no notification %s of the topic %.200q. Check the id and the URL of the topic.", unknown.ID, unknown.Topic)
 	case errors.As(err, &unknown):
