@@ -30,6 +30,7 @@ func TestEachRefusalOfAReader(t *testing.T) {
 		{history.ErrGone, 410, "no longer has it"},
 		{history.ErrNoChanges, 404, "no change notifications"},
 		{&history.UnknownError{Topic: "https://x.example/"}, 404, `nothing of the topic "https://x.example/". Check its URL`},
+		{&history.UnknownError{Topic: "https://x.example/#1"}, 404, `nothing of this topic: hub.topic has a fragment`},
 		{&history.UnknownError{Topic: "https://x.example/", ID: uuid.Max}, 404, "no notification ffffffff-ffff-ffff-ffff-ffffffffffff of the topic"},
 	} {
 		r := classifyRead(fmt.Errorf("reading: %w", tc.err))

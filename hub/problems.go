@@ -224,14 +224,21 @@ func classifyRead(err error) *refusal {
 		return refuse(trimmed, "This hub no longer has it: it was deleted after the time for which the hub keeps notifications.")
 	case errors.Is(err, history.ErrNoChanges):
 		return refuse(noChanges, "This topic carries no change notifications, so there is no Change List of it. Ask with latest for the last document that was published.")
-	case errors.As(err, &unknown) && websub.CheckURL("the topic", unknown.Topic) != nil: // it may be a password, and this goes into the log
-		return refuse(unknownTopic, "No topic can have this URL. Check it, byte by byte.")
-	case errors.As(err, &unknown) && unknown.ID != uuid.Nil:
-		return refuse(unknownTopic, "This hub has no notification %s of the topic %.200q. Check the id and the URL of the topic.", unknown.ID, unknown.Topic)
 	case errors.As(err, &unknown):
-		return refuse(unknownTopic, "This hub has nothing of the topic %.200q. Check its URL, byte by byte.", unknown.Topic)
+		return refuse(unknownTopic, "%s", whatIsUnknown(unknown))
 	}
 	return r
+}
+
+// whatIsUnknown says what the hub does not have. It repeats a topic only if that can be one, since it goes into the log.
+func whatIsUnknown(e *history.UnknownError) string {
+	if wrong := websub.CheckURL("hub.topic", e.Topic); wrong != nil {
+		return fmt.Sprintf("This hub has nothing of this topic: %s.", wrong)
+	}
+	if e.ID != uuid.Nil {
+		return fmt.Sprintf("This hub has no notification %s of the topic %q. Check the id and the URL of the topic.", e.ID, e.Topic)
+	}
+	return fmt.Sprintf("This hub has nothing of the topic %q. Check its URL, byte by byte.", e.Topic)
 }
 
 func classifyDocument(d *validate.DocumentError) *refusal {
