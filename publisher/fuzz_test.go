@@ -38,6 +38,7 @@ func FuzzParseName(f *testing.F) {
 	f.Add(interval{From: time.Unix(1, 2).UTC()}.name())
 	f.Add("20260101T000000.000000000Z-../../../../../../../../etc/passwd.xml")
 	f.Add("20260101T000000,000000000Z-00000000000000000000000000000000.xml")
+	f.Add(`20260101T000000.000000000Z-..\..\..\..\..\..\..\..\etc\pass.xml`)
 	f.Fuzz(func(t *testing.T, name string) {
 		from, ok := parseName(name)
 		if !ok {

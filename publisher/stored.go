@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
-	"path"
 	"strings"
 	"time"
 
@@ -149,7 +148,7 @@ func (i interval) name() string {
 func parseName(name string) (from time.Time, ok bool) {
 	stem, isXML := strings.CutSuffix(name, ".xml")
 	at, hash, dashed := strings.Cut(stem, "-")
-	if !isXML || !dashed || len(hash) != nameHash || path.Base(name) != name {
+	if !isXML || !dashed || len(hash) != nameHash || strings.Trim(hash, "0123456789abcdef") != "" {
 		return time.Time{}, false
 	}
 	from, err := time.Parse(nameLayout, at)
