@@ -232,6 +232,8 @@ func TestStrangeServers(t *testing.T) {
 		})
 	}
 	s := httptest.NewServer(http.NotFoundHandler())
+	secure := strings.Replace(s.URL, "http:", "https:", 1)
+	command(t, nil, "", "info", "--admin-url", secure).want(t, ExitUnreachable, secure+" does not speak https; write "+s.URL)
 	s.Close()
 	command(t, nil, "", "info", "--admin-url", s.URL).want(t, ExitUnreachable, "no hub answers at "+s.URL, "rshub serve", "RSHUB_ADMIN_URL")
 	for _, bad := range []string{"127.0.0.1:8081", "ftp://h", "http://", "http://h/?a=b", "http://u:p@h"} {

@@ -149,6 +149,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 		if errors.As(err, &broken) {
 			err = broken.Err
 		}
+		if plain, ok := strings.CutPrefix(c.base, "https:"); ok && errors.Is(err, http.ErrSchemeMismatch) {
+			return nil, Fail(ExitUnreachable, "%s does not speak https; write http:%s in --admin-url or RSHUB_ADMIN_URL", c.base, plain)
+		}
 		return nil, Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
 	}
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusAccepted {
