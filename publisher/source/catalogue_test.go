@@ -157,12 +157,12 @@ func TestBadLinesOfACatalogue(t *testing.T) {
 	}
 	for want, bad := range map[string]string{
 		"set FolderOptions.Dir, or leave out the path": `{"path":"a"}`,
-		"leave out the url":                        `{"url":"https://source.example.org/data/a"}`,
-		"has a dot segment":                        `{"url":"https://source.example.org/x/../data/a"}`,
-		"percent-encoded":                          `{"url":"https://source.example.org/x/%2E%2e/data/a","path":"a"}`,
-		"DOC-60":                                   `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
-		"type":                                     `{"url":"https://repo.example.org/x","type":"plain"}`,
-		"pri":                                      `{"url":"https://repo.example.org/x","links":[{"rel":"via","href":"https://example.org/","pri":1000000000}]}`,
+		"leave out the url":                            `{"url":"https://source.example.org/data/a"}`,
+		"has a dot segment":                            `{"url":"https://source.example.org/x/../data/a"}`,
+		"percent-encoded":                              `{"url":"https://source.example.org/x/%2E%2e/data/a","path":"a"}`,
+		"DOC-60":                                       `{"url":"https://repo.example.org/` + strings.Repeat("x", 2048) + `"}`,
+		"type":                                         `{"url":"https://repo.example.org/x","type":"plain"}`,
+		"pri":                                          `{"url":"https://repo.example.org/x","links":[{"rel":"via","href":"https://example.org/","pri":1000000000}]}`,
 	} {
 		got, err := r.scan(bad, itemLine("a", "2"), itemLine("b", "1"), ending(3))
 		r.want(want, got, err)
