@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (p *Publisher) split(ctx context.Context, i interval, where func(entries []
 	return nil
 }
 
-// entries reads the entries of a notification of our own.
+// entries reads the entries of a notification of our own, and leaves each as it is.
 func (p *Publisher) entries(body []byte) ([]queued, error) {
 	r := resourcesync.NewNotificationReader(bytes.NewReader(body), resourcesync.Limits{})
 	var all []queued
@@ -102,6 +103,7 @@ func (p *Publisher) entries(body []byte) ([]queued, error) {
 		if err != nil {
 			return nil, err
 		}
+		e.Loc = cmp.Or(e.Written, e.Loc)
 		q, err := composeEntry(p.o.Kind, e, e.Datetime)
 		if err != nil {
 			return nil, err

@@ -77,6 +77,7 @@ func FuzzReadAnswer(f *testing.F) {
 func FuzzComposeEntry(f *testing.F) {
 	f.Add("https://source.example/a?b=c&d", "updated", "", "md5:0cc175b9c0f1b6a831c399e269772661", "text/plain", "</urlset>  <url>")
 	f.Add("https://source.example/list.xml", "created", "resourcelist", "", "", "")
+	f.Add("https://source.example/é", "deleted", "", "", "", "")
 	at := time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)
 	f.Fuzz(func(t *testing.T, loc, change, capability, hash, media, foreign string) {
 		kind := Changes
