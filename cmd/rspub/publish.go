@@ -226,7 +226,7 @@ func (f *publishFlags) explain(err error) error {
 	switch {
 	case errors.As(err, &refused):
 	case egress.DevWouldAllow(err):
-		return advise(cli.ExitUnreachable, err, devAllows)
+		return advise(cli.ExitUnreachable, err, egress.DevHint)
 	default:
 		return advise(cli.ExitUnreachable, err, "Is this the hub's public URL, and is it running?")
 	}

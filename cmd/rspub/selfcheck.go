@@ -94,7 +94,7 @@ func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	status, _, _, err := ask(ctx, client, http.MethodGet, hub, nil)
 	switch {
 	case egress.DevWouldAllow(err):
-		return err.Error() + ". " + devAllows
+		return err.Error() + ". " + egress.DevHint
 	case err != nil:
 		return err.Error()
 	case status == http.StatusNotFound:
@@ -104,9 +104,6 @@ func hubAnswers(ctx context.Context, client web.Doer, hub string) string {
 	}
 	return ""
 }
-
-// devAllows is what lets rspub call an address, beside the --allow-cidr that the error names.
-const devAllows = "--dev allows loopback and private addresses"
 
 // maxChecked is how much is read of an answer.
 const maxChecked = 1 << 20

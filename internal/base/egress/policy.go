@@ -22,6 +22,9 @@ func DevAllow() []netip.Prefix {
 	}
 }
 
+// DevHint says what the flag --dev does to an address that is not called (DevWouldAllow).
+const DevHint = "--dev allows loopback and private addresses"
+
 // DevWouldAllow reports whether err says that an address is not called which the ranges of DevAllow contain.
 func DevWouldAllow(err error) bool {
 	var refused *RefusedError

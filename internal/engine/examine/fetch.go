@@ -80,7 +80,7 @@ func (x *examination) get(ctx context.Context, method, where string, header ...s
 	case errors.As(err, &none) && egress.Classify(err) == egress.FailureRefused:
 		more := ""
 		if egress.DevWouldAllow(err) {
-			more = "; --dev allows loopback and private addresses"
+			more = "; " + egress.DevHint
 		}
 		return nil, failed(ErrRefused, "%s is not requested: %w%s", none.URL, none.Err, more)
 	case errors.As(err, &none):

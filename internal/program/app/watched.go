@@ -56,9 +56,10 @@ type reloads struct {
 	last  map[telemetry.Reloadable]telemetry.Reload
 }
 
+// namedPart is a part that can be read again, with its name in the metrics.
 type namedPart struct {
 	reloadable
-	as telemetry.Reloadable // what the metrics call it
+	as telemetry.Reloadable
 }
 
 // latest returns the result of the last time that each part was read again.

@@ -132,11 +132,10 @@ func Execute(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr
 
 // devHint says that --dev of cmd would allow the address that err says is not called.
 func devHint(cmd *cobra.Command, err error) string {
-	const flag = "--dev"
-	if cmd.Flags().Lookup("dev") == nil || !egress.DevWouldAllow(err) || strings.Contains(err.Error(), flag) {
+	if cmd.Flags().Lookup("dev") == nil || !egress.DevWouldAllow(err) || strings.Contains(err.Error(), egress.DevHint) {
 		return ""
 	}
-	return "; " + flag + " allows loopback and private addresses"
+	return "; " + egress.DevHint
 }
 
 // strict makes the commands of cobra refuse a command that does not exist. They show help, and exit with 0.
@@ -173,7 +172,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	for _, c := range cmd.Commands() {
 		if c.Flags().Lookup(name) != nil {
-			return Fail(ExitUsage, "%w; write it after the command, as in %s --%s", err, c.CommandPath(), name)
+			return Fail(ExitUsage, "%w; write it after the command", err)
 		}
 	}
 	return err

@@ -203,7 +203,7 @@ func (k kind[T]) search(ctx context.Context, c *client, name, part string) (foun
 	switch {
 	case meant != "":
 		meant = "; did you mean " + meant + "?"
-	case part == "" && isHex(strings.ToLower(name)):
+	case len(name) < minPart && isHex(strings.ToLower(name)):
 		meant = fmt.Sprintf("; give at least %d characters of an id", minPart)
 	}
 	return none, Fail(ExitNotFound, "there is no %s %s%s\nThe existing ones are: %s", k.noun, Line(strings.ReplaceAll(name, "\n", " ")), meant, k.lists)

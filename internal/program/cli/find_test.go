@@ -118,6 +118,7 @@ func TestFind(t *testing.T) {
 		{[]string{"topic", "info", strings.ToUpper(topic)}, 0, []string{testTopic}},
 		{[]string{"topic", "info", topic[:minPart]}, 0, []string{testTopic}},
 		{[]string{"topic", "info", topic[:minPart-1]}, 3, []string{"there is no topic " + topic[:minPart-1] + "; give at least 4 characters of an id\n"}},
+		{[]string{"topic", "info", "01234567-89ab-5def-8123-456789abcdef"}, 3, []string{"there is no topic 01234567-89ab-5def-8123-456789abcdef\n"}},
 		{[]string{"topic", "info", "https://example.org/change/"}, 3, []string{"did you mean " + topic + " (" + testTopic + ")?", "rshub topic ls"}},
 		{[]string{"topic", "info", "f" + topic[1:]}, 3, []string{"did you mean " + topic}},
 		{[]string{"topic", "info", "gopher://nowhere/"}, 3, []string{"there is no topic gopher://nowhere/\n"}},
