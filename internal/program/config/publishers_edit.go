@@ -20,10 +20,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// publishersHead is the comment at the beginning of a new publishers file.
-const publishersHead = "Who may publish with a credential, and to which topics. `rshub token` changes it,\nand a running hub reads it again when it changes."
+// newPublishersFile is what a publishers file says before it has a publisher.
+const newPublishersFile = "# Who may publish with a credential, and to which topics. `rshub token` changes it,\n# and a running hub reads it again when it changes.\n"
 
-// Errors of AddToken, RevokeToken and RemovePublisher.
+// Errors of FindPublisher, AddToken, RevokeToken and RemovePublisher.
 var (
 	// ErrNoPublisher says that no publisher has this name.
 	ErrNoPublisher = errors.New("there is no such publisher")
@@ -41,7 +41,11 @@ func AddToken(path, name string, topics, reads []string, token [sha256.Size]byte
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return unwritable(path, err)
 	}
-	return editPublishers(path, func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
+	return editPublishers(path, addToken(path, name, topics, reads, token))
+}
+
+func addToken(path, name string, topics, reads []string, token [sha256.Size]byte) change {
+	return func(list []Publisher, root *yaml.Node) ([]Publisher, error) {
 		hash := fmt.Sprintf("%x", token)
 		i, err := find(list, name)
 		if err != nil {
@@ -80,7 +84,7 @@ func AddToken(path, name string, topics, reads []string, token [sha256.Size]byte
 		hashes.Content = append(hashes.Content, scalar(hash))
 		list[i].TokenSHA256 = append(list[i].TokenSHA256, token)
 		return list, nil
-	})
+	}
 }
 
 // RevokeToken removes the token of a publisher whose hash, in hexadecimal digits, begins with
@@ -136,6 +140,19 @@ func RemovePublisher(path, name string) (removed Publisher, err error) {
 	})
 }
 
+// FindPublisher returns the publisher called name in the file at path.
+func FindPublisher(path, name string) (Publisher, error) {
+	list, err := ReadPublishers(path)
+	if err != nil {
+		return Publisher{}, err
+	}
+	i, err := find(list, name)
+	if err != nil {
+		return Publisher{}, err
+	}
+	return list[i], nil
+}
+
 // find returns the index of the publisher of a name. The error wraps ErrNoPublisher.
 func find(list []Publisher, name string) (int, error) {
 	i := slices.IndexFunc(list, func(p Publisher) bool { return p.Name == name })
@@ -145,11 +162,13 @@ func find(list []Publisher, name string) (int, error) {
 	return i, nil
 }
 
+// change makes the same change to the content of a publishers file as a list, which it returns, and
+// as YAML, whose mapping is root.
+type change func(list []Publisher, root *yaml.Node) ([]Publisher, error)
+
 // editPublishers changes a publishers file in one step: a reader sees the old one or the new
-// one, also after a crash. Comments and order stay. Change gets the content as a list and as
-// YAML, and makes the same change to both. If the two then differ (as with anchors), the file
-// stays as it is.
-func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publisher, error)) (err error) {
+// one, also after a crash.
+func editPublishers(path string, do change) (err error) {
 	defer func() { err = unwritable(path, err) }()
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
@@ -159,32 +178,48 @@ func editPublishers(path string, change func([]Publisher, *yaml.Node) ([]Publish
 		return err
 	}
 	defer unlock()
-	list, err := ReadPublishers(path)
-	if err != nil && !errors.Is(err, ErrNoPublishersFile) {
-		return err
+	text, err := yamlfile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = []byte(newPublishersFile), nil
 	}
-	doc, root, err := publishersNode(path)
 	if err != nil {
+		return fmt.Errorf("the publishers file: %w", err)
+	}
+	if text, err = edited(path, text, do); err != nil {
 		return err
 	}
-	want, err := change(list, root)
+	return replaceFile(path, text)
+}
+
+// edited returns the text of the publishers file at path after a change. Comments and order stay.
+// If the list and the YAML differ after the change (as with anchors), it refuses it.
+func edited(path string, text []byte, do change) ([]byte, error) {
+	list, err := parsePublishers(path, text)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var text bytes.Buffer
-	enc := yaml.NewEncoder(&text)
+	doc, root, err := publishersNode(path, text)
+	if err != nil {
+		return nil, err
+	}
+	want, err := do(list, root)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
-		return err
+		return nil, err
 	}
-	if text.Len() > yamlfile.MaxSize {
-		return fmt.Errorf("%w: %s would have more than %d bytes, which no hub reads", ErrRefusedChange, path, yamlfile.MaxSize)
+	if out.Len() > yamlfile.MaxSize {
+		return nil, fmt.Errorf("%w: %s would have more than %d bytes, which no hub reads", ErrRefusedChange, path, yamlfile.MaxSize)
 	}
-	got, err := parsePublishers(path, text.Bytes())
+	got, err := parsePublishers(path, out.Bytes())
 	if err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("%w: this program cannot change %s without changing something else in it; edit it by hand", ErrRefusedChange, path)
+		return nil, fmt.Errorf("%w: this program cannot change %s without changing something else in it; edit it by hand", ErrRefusedChange, path)
 	}
-	return replaceFile(path, text.Bytes())
+	return out.Bytes(), nil
 }
 
 // unwritable explains an error of a file that this user may not write, or of one that is
@@ -199,26 +234,17 @@ func unwritable(path string, err error) error {
 	return err
 }
 
-// publishersNode reads a publishers file as YAML: the document, and the mapping in it.
-func publishersNode(path string) (doc, root *yaml.Node, err error) {
-	doc = new(yaml.Node)
-	data, err := yamlfile.Read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		doc.HeadComment = publishersHead
-	case err != nil:
-		return nil, nil, err
-	case !utf8.Valid(data): // YAML may be UTF-16, too
+// publishersNode returns the text of a publishers file as YAML: the document, and the mapping in it.
+func publishersNode(path string, text []byte) (doc, root *yaml.Node, err error) {
+	if !utf8.Valid(text) { // YAML may be UTF-16, too
 		return nil, nil, fmt.Errorf("%w: %s is not UTF-8; save it as UTF-8", ErrRefusedChange, path)
-	default:
-		if err := yaml.Unmarshal(data, doc); err != nil {
-			return nil, nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
-		}
+	}
+	doc = new(yaml.Node)
+	if err := yaml.Unmarshal(text, doc); err != nil {
+		return nil, nil, fmt.Errorf("%s: it is not YAML: %w", path, err)
 	}
 	if doc.Kind == 0 { // the file is empty, or has only comments
-		if doc.HeadComment == "" {
-			doc.HeadComment = strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
-		}
+		doc.HeadComment = strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
 		doc.Kind = yaml.DocumentNode
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
