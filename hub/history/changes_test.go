@@ -753,6 +753,7 @@ func TestParseQuery(t *testing.T) {
 		"hub.topic=a&after=x": "after", "hub.topic=a&to=" + at: "to", "hub.topic=a&id=1": "id", "hub.topic=a&form=x": "form",
 		"hub.topic=a&since=0001-01-01T00:00:00Z": "since", "hub.topic=a&after=0001-01-01T01:00:00%2B01:00": "after", "hub.topic=a&id=00000000-0000-0000-0000-000000000000": "id",
 		"hub.topic=a&since=2026&latest": "latest", "hub.topic=a&describe=x": "describe", "hub.topic=a&after=" + at + "&to=y": "to",
+		"hub.topic=a&latest=false": "latest", "hub.topic=a&latest=0": "latest", "hub.topic=a&after=earliest&latest=no": "latest",
 		strings.Repeat("hub.topic=a&", 33) + many(33):                                            "hub.topic",
 		"hub.topic=a&since=2026&index=" + url.QueryEscape("hub.topic=a&since=2026"):              "index",
 		"hub.topic=a&after=" + at + "&index=" + url.QueryEscape("hub.topic=b&since=2026"):        "index",
@@ -776,6 +777,12 @@ func TestParseQuery(t *testing.T) {
 		var wrong *QueryError
 		if _, err := ParseQuery(values); !errors.As(err, &wrong) || wrong.Param != "since" {
 			t.Fatal(err)
+		}
+	}
+	for _, value := range []string{"", "=", "=1", "=true"} {
+		values, _ := url.ParseQuery("hub.topic=a&latest" + value)
+		if q, err := ParseQuery(values); err != nil || !q.Latest {
+			t.Errorf("latest%s: %+v, %v", value, q, err)
 		}
 	}
 	values, _ := url.ParseQuery("hub.topic=a&hub.topic=b&after=" + at + "&form=meta")

@@ -80,7 +80,7 @@ func ParseQuery(values url.Values) (q Query, err error) {
 		{paramTo, q.to},
 		{paramIndex, q.index},
 		{paramID, q.id},
-		{paramLatest, func(string) error { q.Latest = true; return nil }},
+		{paramLatest, q.latest},
 		{paramDescribe, q.describe},
 		{paramForm, q.form},
 	} {
@@ -116,6 +116,13 @@ func (q *Query) together(values url.Values) error {
 		if values.Has(name) && q.After == nil {
 			return &QueryError{name, "needs after with a position"}
 		}
+	}
+	return nil
+}
+
+func (q *Query) latest(v string) error {
+	if q.Latest = v == "" || v == "1" || v == "true"; !q.Latest {
+		return &QueryError{paramLatest, fmt.Sprintf("is %.60q; write it without a value for the newest notification, or leave it out", v)}
 	}
 	return nil
 }
