@@ -177,6 +177,15 @@ func TestPublishIsRefused(t *testing.T) {
 			t.Errorf("%v: exits %d, %q", wrong, code, errs)
 		}
 	}
+	for _, refused := range []struct{ hub, flag, want string }{
+		{good.URL, "--dev=false", "--dev allows loopback and private addresses"},
+		{"http://169.254.169.254/", "--dev", "the metadata service of a cloud"},
+	} {
+		code, _, errs := command(t, "", "publish", refused.flag, "--hub", refused.hub, "--topic", topic, "--from", "2026-11-21T09:00:00Z", "--created", "https://example.org/a")
+		if code != 4 || !strings.Contains(errs, refused.want) || strings.Contains(errs, "running?") {
+			t.Errorf("%s is not called: exits %d, %q", refused.hub, code, errs)
+		}
+	}
 	if code, out, _ := command(t, "", append(args, "--hub", good.URL+"/")...); code != 6 || !strings.Contains(out, good.URL) {
 		t.Errorf("one of two hubs: exits %d, %q", code, out)
 	}

@@ -226,7 +226,9 @@ func (f *publishFlags) explain(err error) error {
 	switch {
 	case errors.As(err, &refused):
 	case egress.DevWouldAllow(err):
-		return advise(cli.ExitUnreachable, err, egress.DevHint)
+		return advise(cli.ExitRefused, err, egress.DevHint)
+	case egress.Classify(err) == egress.FailureRefused:
+		return cli.Fail(cli.ExitRefused, "%w", err)
 	default:
 		return advise(cli.ExitUnreachable, err, "Is this the hub's public URL, and is it running?")
 	}
