@@ -204,6 +204,9 @@ after ` + "`rshub reload`" + `.`,
 
 func revokePublisher(cmd *cobra.Command, path, name string, yes bool) error {
 	if !yes {
+		if _, err := config.FindPublisher(path, name); err != nil {
+			return tokenFailure(err)
+		}
 		return cli.Fail(cli.ExitUsage, "this would revoke all tokens and the secret of %q, so nothing was done. Repeat the command with --yes to revoke them, or name one token with --token", name)
 	}
 	p, err := config.RemovePublisher(path, name)
