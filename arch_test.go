@@ -63,7 +63,7 @@ var table = map[string]room{
 	"journal":      {layer: "0", third: "uuid"},
 	// xnet for what may be in a header.
 	"internal/base/post":      {layer: "0", third: "xnet"},
-	"internal/base/egress":    {layer: "0a", may: "internal/base/post", third: "lru ssrf xnet"},
+	"internal/base/egress":    {layer: "0a", may: "internal/base/post", third: "lru ssrf"},
 	"internal/base/web":       {layer: "0b", may: "internal/base/egress"},
 	"internal/base/browser":   {layer: "0"},
 	"internal/base/fairqueue": {layer: "0"},
@@ -83,9 +83,11 @@ var table = map[string]room{
 	"internal/program/config": {layer: "3", may: "internal/base/atomicfile internal/base/quantity internal/base/nearest internal/base/yamlfile", third: "yaml pflag"},
 	// The log of the three commands.
 	"internal/base/logs": {layer: "0", third: "zap"},
+	// xnet for the text of HTML pages.
+	"internal/base/excerpt": {layer: "0", third: "xnet"},
 	// What somebody meant who wrote a name that does not exist.
 	"internal/base/nearest":    {layer: "0"},
-	"internal/base/strictjson": {layer: "0b", may: "internal/base/nearest"},
+	"internal/base/strictjson": {layer: "0b", may: "internal/base/excerpt internal/base/nearest"},
 	// Which of the lines about strangers go to a log.
 	"internal/base/quiet": {layer: "0a"},
 	// How requests come in, to all three commands.
@@ -97,8 +99,8 @@ var table = map[string]room{
 	"subscriptions":       {layer: "1b", may: "validate websub journal internal/base/clock internal/base/egress internal/base/fairqueue internal/base/web", third: "uuid"},
 	"cluster":             {layer: "1", may: "internal/base/clock"},
 	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/strictjson"},
-	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/web internal/base/clock"},
-	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
+	"publisher":           {layer: "1", may: "resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/excerpt internal/base/web internal/base/clock"},
+	"subscriber":          {layer: "1", may: "resourcesync websub subscriber/internal/biglist internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/egress internal/base/excerpt internal/base/sse internal/base/web internal/base/clock internal/base/quiet"},
 	// A Source over a folder, and the copy of one: the reference ends as a whole.
 	"publisher/source": {layer: "1b", may: "internal/base/negotiate internal/base/originlog publisher publisher/catalogue internal/base/web resourcesync websub internal/base/atomicfile internal/base/boltfile internal/base/disk internal/base/clock internal/base/nearest internal/base/yamlfile", third: "compress fsnotify yaml"},
 	// How applications in other languages hand over changes.
@@ -112,21 +114,21 @@ var table = map[string]room{
 	// The journal read back over HTTP.
 	"hub/history": {layer: "1", may: "resourcesync journal internal/base/negotiate", third: "uuid zap"},
 
-	"hub":              {layer: "2", may: "hub/history internal/base/negotiate websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
+	"hub":              {layer: "2", may: "hub/history internal/base/negotiate websub validate subscriptions journal internal/base/browser internal/base/clock internal/base/egress internal/base/excerpt internal/base/fairqueue internal/base/ingress internal/base/quiet", third: "uuid zap"},
 	"delivery":         {layer: "2", may: "websub subscriptions journal internal/base/clock internal/base/egress internal/base/post internal/base/web", third: "zap uuid lru"},
 	"store/embedstore": {layer: "2", may: "subscriptions journal cluster internal/base/atomicfile internal/base/boltfile internal/base/disk store/seal", third: "uuid"},
 	"store/redisstore": {layer: "2", may: "subscriptions journal cluster store/seal internal/base/clock", third: "go-redis uuid"},
 	"store/storetest":  {layer: "2", may: "websub subscriptions journal cluster store/seal", third: "rapid go-cmp uuid"},
 	// uuid to tell the ids of notifications from others; resourcesync for the words of changes.
-	"admin/ui": {layer: "2b", may: "admin journal resourcesync internal/base/quantity", third: "uuid"},
+	"admin/ui": {layer: "2b", may: "admin internal/base/excerpt journal resourcesync internal/base/quantity", third: "uuid"},
 	"admin":    {layer: "2", may: "subscriptions validate journal internal/base/browser internal/base/ingress internal/base/quantity internal/base/quiet", third: "mux zap uuid"},
 
 	// Metrics of any program.
 	"internal/engine/figures":   {layer: "2", third: "prometheus"},
 	"internal/engine/telemetry": {layer: "3", may: "admin delivery hub hub/history internal/base/egress internal/engine/figures journal subscriptions", third: "zap prometheus otel uuid"},
-	"internal/program/app":      {layer: "3a", may: "hub/history admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
+	"internal/program/app":      {layer: "3a", may: "hub/history admin admin/ui cluster delivery hub internal/base/atomicfile internal/base/clock internal/base/disk internal/base/egress internal/base/excerpt internal/base/ingress internal/base/logs internal/base/quiet internal/engine/telemetry internal/engine/transfer internal/program/config journal store/embedstore store/redisstore store/seal subscriptions validate websub", third: "zap uuid"},
 	// websub for the callback that people try a hub out with.
-	"internal/program/cli":  {layer: "3b", may: "admin internal/base/atomicfile internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},
+	"internal/program/cli":  {layer: "3b", may: "admin internal/base/atomicfile internal/engine/figures internal/program/config internal/base/clock resourcesync websub internal/base/egress internal/base/excerpt internal/base/web internal/base/ingress internal/base/logs internal/base/quantity internal/engine/examine internal/base/nearest", third: "cobra pflag progressbar prometheus uuid"},
 	"internal/program/demo": {layer: "3b", may: "internal/program/app internal/program/config internal/base/disk internal/base/egress resourcesync publisher publisher/source subscriber/destination internal/base/quantity internal/base/clock", third: "zap"},
 	// Export and import of what a store holds.
 	"internal/engine/transfer": {layer: "2b", may: "subscriptions journal store/seal internal/base/quantity", third: "uuid"},
@@ -135,7 +137,7 @@ var table = map[string]room{
 	// because the flags of cobra's commands are of its types.
 	"cmd/rshub": {layer: "4", may: "subscriber resourcesync internal/base/egress internal/base/atomicfile internal/base/logs internal/base/quantity internal/program/app internal/program/config internal/program/cli internal/program/demo", third: "cobra zap"},
 	"cmd/rspub": {layer: "4", may: "admin internal/base/disk internal/engine/figures publisher publisher/relay publisher/source resourcesync websub internal/base/egress internal/base/web internal/base/ingress internal/base/quantity internal/engine/examine internal/base/nearest internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
-	"cmd/rssub": {layer: "4", may: "admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
+	"cmd/rssub": {layer: "4", may: "internal/base/excerpt admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 
 	// Ports for the servers of tests, listeners without any, the commands, and real Redis servers.
 	"test/ports":     {layer: "3"},

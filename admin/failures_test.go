@@ -143,15 +143,6 @@ func TestNotificationWithoutItsCount(t *testing.T) {
 	wantProblem(t, resp, body, 400, "neither true nor false")
 }
 
-// A long text is cut between two characters, so that it stays valid UTF-8.
-func TestCut(t *testing.T) {
-	for n, want := range map[int]string{0: "...", 1: "a...", 2: "a...", 3: "aé...", 6: "aé€...", 7: "aé€b"} {
-		if got := Cut("aé€b", n); got != want {
-			t.Errorf("%d bytes: %q, want %q", n, got, want)
-		}
-	}
-}
-
 // A topic whose notifications come faster than it can be removed stays, and the operator learns why.
 func TestRemovalLosesAgainstAFastSource(t *testing.T) {
 	l := newTabled(Options{})

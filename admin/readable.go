@@ -20,14 +20,3 @@ func Readable(b []byte) string {
 		return utf8.RuneError
 	}, text)
 }
-
-// Cut returns the first n bytes of a text that is longer, at most, with "..." behind them.
-func Cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "..."
-}

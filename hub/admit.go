@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -106,7 +107,7 @@ func shown(sent string) string {
 		before, _, _ := strings.Cut(sent[:at], "://")
 		sent = before + "://…" + sent[at:]
 	}
-	return egress.Excerpt([]byte(sent), maxShown)
+	return excerpt.Of([]byte(sent), maxShown)
 }
 
 // relay keeps the links that are delivered besides self and hub (HUB-44).

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -312,16 +311,4 @@ func (p *publication) describe(header http.Header) error {
 	}
 	p.relay(targets)
 	return nil
-}
-
-// shorten cuts a text that a stranger may have made long.
-func shorten(s string) string {
-	if len(s) <= maxDetail {
-		return s
-	}
-	n := maxDetail
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "..."
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"time"
 
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/fairqueue"
 	"github.com/rshub/rshub/journal"
 )
@@ -20,7 +21,7 @@ func concluded(m journal.PingRecord, p *publication, err error, now time.Time, r
 		return m, next{}
 	}
 	r := classify(err)
-	m.Last.Outcome, m.Last.Detail = r.kind.slug, shorten(r.detail)
+	m.Last.Outcome, m.Last.Detail = r.kind.slug, excerpt.Cut(r.detail, maxDetail)
 	pause, again := retryFetch(m, r, now, rnd)
 	if !again {
 		m.Fetched, m.Tries, m.NextAt = m.Pings, 0, time.Time{}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
@@ -193,7 +194,7 @@ func readRefusal(resp *http.Response, answer []byte, now time.Time) *RefusedErro
 	}
 	_ = json.Unmarshal(answer, &said) // other servers say it in other ways
 	e.Type = said.Type[strings.LastIndexAny(said.Type, "#/")+1:]
-	e.Detail = egress.Excerpt([]byte(cmp.Or(said.Detail, string(answer))), maxDetail)
+	e.Detail = excerpt.Of([]byte(cmp.Or(said.Detail, string(answer))), maxDetail)
 	if at, err := resourcesync.ParseDatetime(said.ExpectedFrom); err == nil {
 		e.ExpectedFrom = at
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/quiet"
 	"github.com/rshub/rshub/websub"
 )
@@ -125,7 +126,7 @@ func (b *subscription) answer(mode websub.Mode, lease int64, reason string, now 
 	case mode == websub.ModeDenied && b.EndedAt.IsZero() && !b.DeniedAt.IsZero():
 		// It is repeated.
 	case mode == websub.ModeDenied && b.EndedAt.IsZero():
-		b.Denied, b.DeniedAt = cmp.Or(egress.Excerpt([]byte(reason), maxText), "no reason given"), now
+		b.Denied, b.DeniedAt = cmp.Or(excerpt.Of([]byte(reason), maxText), "no reason given"), now
 		b.Wanted, b.ExpiresAt = "", time.Time{}
 	case !b.expects(mode, now):
 		return false

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/internal/biglist"
@@ -107,7 +108,7 @@ func failure(a web.Answer) error {
 			e.Problem, text = p.Type[strings.LastIndexAny(p.Type, "/#:")+1:], []byte(p.Detail)
 		}
 	}
-	e.Text = egress.Excerpt(text, maxText)
+	e.Text = excerpt.Of(text, maxText)
 	return e
 }
 

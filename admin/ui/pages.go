@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -313,7 +314,7 @@ func (u *ui) settings(r *http.Request) (view, error) {
 func slowestOf(topic string, now admin.Now) *admin.Laggard {
 	var slowest *admin.Laggard
 	for _, l := range slices.Concat(now.Failing, now.Slowest) {
-		if (l.Topic == topic || l.Topic == admin.Cut(topic, admin.MaxShown)) && (slowest == nil || l.Lag.Seconds > slowest.Lag.Seconds) {
+		if (l.Topic == topic || l.Topic == excerpt.Cut(topic, admin.MaxShown)) && (slowest == nil || l.Lag.Seconds > slowest.Lag.Seconds) {
 			slowest = &l
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/journal"
 )
 
@@ -184,7 +185,7 @@ func TestPagesAreBounded(t *testing.T) {
 		"/api/v1/subscriptions":   admin.Page[admin.Subscription]{Items: slices.Repeat([]admin.Subscription{{Topic: long, Callback: long, LastError: "error"}}, 50)},
 		"/api/v1/topics":          admin.Page[admin.Topic]{Items: slices.Repeat([]admin.Topic{{URL: long}}, 50)},
 		"/api/v1/refusals":        admin.Page[admin.Refused]{Items: slices.Repeat([]admin.Refused{{Topic: long, Detail: long, CallbackHost: "h"}}, 50), Next: "7"},
-		"/api/v1/now":             admin.Now{FailingHosts: slices.Repeat([]admin.FailingHost{{Host: admin.Cut(long, admin.MaxShown)}}, 20), Failing: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20), Slowest: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20)},
+		"/api/v1/now":             admin.Now{FailingHosts: slices.Repeat([]admin.FailingHost{{Host: excerpt.Cut(long, admin.MaxShown)}}, 20), Failing: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20), Slowest: slices.Repeat([]admin.Laggard{{Topic: long, Callback: long}}, 20)},
 		"/api/v1/notifications/n": admin.NotificationStatus{Notification: admin.Notification{ID: "n", Bytes: maxRead + 1}, Topic: long, AsOf: time.Now()},
 	}
 	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

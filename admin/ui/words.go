@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/resourcesync"
@@ -122,10 +123,10 @@ const (
 )
 
 // short is the beginning of a URL. The page about one thing has it whole.
-func short(text string) string { return admin.Cut(text, maxURL) }
+func short(text string) string { return excerpt.Cut(text, maxURL) }
 
 // sentence is the beginning of a sentence.
-func sentence(text string) string { return admin.Cut(text, maxSentence) }
+func sentence(text string) string { return excerpt.Cut(text, maxSentence) }
 
 // topicID is the id of a topic.
 func topicID(topic string) string { return journal.TopicID(topic).String() }

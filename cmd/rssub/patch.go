@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriber/destination"
 )
@@ -54,7 +54,7 @@ func patcher(line string, limit time.Duration) destination.Patcher {
 		env := append(os.Environ(), variable("RSSUB_OLD", p.Old), variable("RSSUB_PATCH", p.File), variable("RSSUB_URL", p.URL), variable("RSSUB_TYPE", p.Type))
 		code, err := shell(ctx, line, env, nil, out, &said)
 		if err == nil && code != 0 {
-			err = fmt.Errorf("the command ended with %d: %s", code, egress.Excerpt(said, 200))
+			err = fmt.Errorf("the command ended with %d: %s", code, excerpt.Of(said, 200))
 		}
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
 			err = cause

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/nearest"
 )
 
@@ -282,9 +283,4 @@ func Unknown(name string, known []string) error {
 const longestQuoted = 100
 
 // Shorten returns what an error quotes of a value.
-func Shorten(s string) string {
-	if len(s) <= longestQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longestQuoted], "") + "..."
-}
+func Shorten(s string) string { return excerpt.Cut(s, longestQuoted) }

@@ -17,6 +17,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/delivery"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/program/config"
 	"github.com/rshub/rshub/journal"
 )
@@ -221,7 +222,7 @@ func failingHosts(list []delivery.FailingHost) []admin.FailingHost {
 			break
 		}
 		status, failure := admin.Outcome(h.Status)
-		out = append(out, admin.FailingHost{Host: admin.Cut(h.Name, admin.MaxShown), Failing: h.Failing, FailingSince: h.Since.UTC(), LastStatus: status, LastError: failure, Suspect: h.Suspect})
+		out = append(out, admin.FailingHost{Host: excerpt.Cut(h.Name, admin.MaxShown), Failing: h.Failing, FailingSince: h.Since.UTC(), LastStatus: status, LastError: failure, Suspect: h.Suspect})
 	}
 	return out
 }
@@ -270,16 +271,16 @@ func (s *summary) fit() ([]byte, error) {
 	cut := *s
 	cut.NotReady = slices.Clone(s.NotReady)
 	for i, why := range cut.NotReady {
-		cut.NotReady[i] = admin.Cut(why, admin.MaxShown)
+		cut.NotReady[i] = excerpt.Cut(why, admin.MaxShown)
 	}
 	if s.FirstLoss != nil {
 		loss := *s.FirstLoss
-		loss.Topic, loss.Callback = admin.Cut(loss.Topic, admin.MaxShown), admin.Cut(loss.Callback, admin.MaxShown)
+		loss.Topic, loss.Callback = excerpt.Cut(loss.Topic, admin.MaxShown), excerpt.Cut(loss.Callback, admin.MaxShown)
 		cut.FirstLoss = &loss
 	}
 	cut.Events = slices.Clone(s.Events)
 	for i := range cut.Events {
-		cut.Events[i].Text = admin.Cut(cut.Events[i].Text, maxEvent)
+		cut.Events[i].Text = excerpt.Cut(cut.Events[i].Text, maxEvent)
 	}
 	cut.Worst, cut.Slowest = shortened(s.Worst), shortened(s.Slowest)
 	for {
@@ -296,7 +297,7 @@ func (s *summary) fit() ([]byte, error) {
 func shortened(list []admin.Laggard) []admin.Laggard {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i].Topic, list[i].Callback = admin.Cut(list[i].Topic, admin.MaxShown), admin.Cut(list[i].Callback, admin.MaxShown)
+		list[i].Topic, list[i].Callback = excerpt.Cut(list[i].Topic, admin.MaxShown), excerpt.Cut(list[i].Callback, admin.MaxShown)
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/internal/base/excerpt"
 )
 
 // A list of a summary that strangers made long does not push out the other lists, and every summary
@@ -43,7 +44,7 @@ func TestSummariesFit(t *testing.T) {
 	for name, s := range map[string]summary{
 		"empty":      {},
 		"plain":      {Worst: laggards(20, "https://example.org/"), Slowest: laggards(20, "https://example.org/"), FailingHosts: hosts(10, "s.example:443"), Events: events(50, "it began"), Uses: uses(5)},
-		"long URLs":  {FailingHosts: hosts(10, admin.Cut(hostile, admin.MaxShown)), Worst: laggards(20, hostile), Slowest: laggards(20, hostile), Events: events(50, hostile), Uses: uses(5)},
+		"long URLs":  {FailingHosts: hosts(10, excerpt.Cut(hostile, admin.MaxShown)), Worst: laggards(20, hostile), Slowest: laggards(20, hostile), Events: events(50, hostile), Uses: uses(5)},
 		"long first": {FirstLoss: &admin.Loss{Topic: hostile, Callback: hostile}, Worst: laggards(1, "https://example.org/")},
 		"not ready":  {HubNow: admin.HubNow{NotReady: []string{hostile, hostile}}, Events: events(2, "it began")},
 		"publishers": {Worst: laggards(20, "https://example.org/"), Slowest: laggards(1, "https://example.org/"), Events: events(50, "it began"), Uses: uses(5000)},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/cluster"
+	"github.com/rshub/rshub/internal/base/excerpt"
 )
 
 // recentFor is for how long events are remembered, and maxRecent how many.
@@ -97,7 +98,7 @@ func textOf(message string, fields []zapcore.Field) string {
 	}
 	for _, key := range detailFields {
 		if v, ok := enc.Fields[key]; ok {
-			message += "; " + key + " " + admin.Cut(fmt.Sprint(v), 200)
+			message += "; " + key + " " + excerpt.Cut(fmt.Sprint(v), 200)
 		}
 	}
 	return message

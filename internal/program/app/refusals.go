@@ -17,6 +17,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/hub"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/websub"
@@ -121,7 +122,7 @@ func (f *refusals) subscription(e subscriptions.Event) {
 
 func (f *refusals) add(r admin.Refused) {
 	r.At, r.Node = f.now().UTC(), f.node
-	r.Detail = admin.Cut(r.Detail, maxDetail)
+	r.Detail = excerpt.Cut(r.Detail, maxDetail)
 	of := f.ones(r.Kind + " " + r.Problem + " " + r.Requester + " " + r.Publisher)
 	allowed, in := of.limit.AllowN(r.At, 1), ofStrangers
 	switch {

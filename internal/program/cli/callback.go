@@ -137,7 +137,7 @@ func (c *callback) receive(w http.ResponseWriter, r *http.Request) {
 	if c.secret != "" && r.Header.Get(websub.HeaderSignature) == "" {
 		lines = append(lines, "  (not signed, though there is a --secret)")
 	}
-	c.print(append(lines, excerpt(body)...)...)
+	c.print(append(lines, beginning(body)...)...)
 	w.WriteHeader(c.status)
 }
 
@@ -152,8 +152,8 @@ func (c *callback) verify(header string, body []byte) string {
 	return " (right)"
 }
 
-// excerpt is the beginning of a body, indented.
-func excerpt(body []byte) []string {
+// beginning returns the first lines of a body, indented.
+func beginning(body []byte) []string {
 	shown := body[:min(len(body), maxExcerpt)]
 	lines := strings.Split(strings.ToValidUTF8(strings.TrimRight(string(shown), "\n"), "?"), "\n")
 	for i := range lines {

@@ -19,6 +19,7 @@ import (
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
@@ -160,7 +161,7 @@ func (t *tryout) run(ctx context.Context) (tried, error) {
 	select {
 	case d := <-t.delivered:
 		if !bytes.Equal(d.body, t.document) {
-			return tried{}, Fail(ExitFailure, "the hub delivered something else: %s", egress.Excerpt(d.body, maxExcerpt))
+			return tried{}, Fail(ExitFailure, "the hub delivered something else: %s", excerpt.Of(d.body, maxExcerpt))
 		}
 		if err := websub.VerifySignature(d.signature, t.secret, d.body); err != nil {
 			return tried{}, Fail(ExitFailure, "the signature of the delivery: %w", err)
@@ -204,7 +205,7 @@ func (t *tryout) post(ctx context.Context, doing string, want int, contentType s
 		return Fail(ExitUnreachable, "%s: %w", doing, err)
 	}
 	if resp.StatusCode != want {
-		return Fail(ExitRefused, "%s: the hub answers %s: %s", doing, Line(resp.Status), egress.Excerpt(answer, maxExcerpt))
+		return Fail(ExitRefused, "%s: the hub answers %s: %s", doing, Line(resp.Status), excerpt.Of(answer, maxExcerpt))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package egress
+package excerpt
 
 import (
 	"bytes"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Excerpt returns the beginning of an error message in a body, for a person to read: one line
+// Of returns the beginning of an error message in a body, for a person to read: one line
 // of at most n characters. Of a page of HTML it returns the text, without tags, comments,
 // scripts and styles. It replaces with U+FFFD what can't be shown: control characters,
 // controls of the writing direction, and bytes that are not UTF-8.
-func Excerpt(body []byte, n int) string {
+func Of(body []byte, n int) string {
 	text := string(body)
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
 		text = textOf(body)
@@ -29,6 +29,17 @@ func Excerpt(body []byte, n int) string {
 		text = string([]rune(text)[:max(n-1, 0)]) + "…"
 	}
 	return text
+}
+
+// Cut returns the first n bytes of a text that is longer, at most, with "..." behind them. It cuts no character.
+func Cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "..."
 }
 
 // textOf returns the text of a page of HTML, which may be cut off anywhere.
