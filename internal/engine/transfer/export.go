@@ -209,6 +209,7 @@ func (x *exporter) notifications(ctx context.Context, h journal.Head) (*retained
 			if after = e.Anchor(); e.Position > h.Last.Position {
 				break
 			}
+			var err error
 			if e.Body == nil && e.Size > 0 {
 				e.Body, err = x.from.Body(ctx, h.Topic, e)
 			}
