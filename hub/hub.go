@@ -249,6 +249,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = h.refuse(w, r, refuse(notFound, "There is nothing here; this hub answers at %s.", h.o.HubURL))
 		return
 	}
+	r, done := outliving(r)
+	defer done()
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)
@@ -265,6 +267,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		_ = h.refuse(w, r, refuse(methodNotAllowed, "POST a notification or a subscription request here, or GET a description of this hub."))
 	}
+}
+
+// afterClient is how long a request goes on after its client is gone. It is longer than asking a
+// topic takes.
+const afterClient = time.Minute
+
+// outliving returns r with a context that ends afterClient later than its own, or with done. A
+// client may close its sending side after the request and wait for the answer. Net/http takes
+// that for the end of the client, and the store would not be asked.
+func outliving(r *http.Request) (_ *http.Request, done func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	stop := context.AfterFunc(r.Context(), func() {
+		clock.Sleep(ctx, afterClient)
+		cancel()
+	})
+	return r.WithContext(ctx), func() { stop(); cancel() }
 }
 
 // post distinguishes a publish from a subscription request by the media type. It refuses

@@ -133,6 +133,24 @@ func (slowTopics) Check(ctx context.Context, _ string) error {
 	}
 }
 
+// A request goes on for a while after its client is gone, and no longer.
+func TestRequestsOutliveTheirClients(t *testing.T) {
+	onTheWire(t, nil, func(w *world, c net.Conn, _ *bufio.Reader) {
+		ended := make(chan Event, 1)
+		w.o.Topics, w.o.Event = &slowTopics{}, func(e Event) { ended <- e }
+		body := doc(0, 1, "a")
+		if _, err := io.WriteString(c, head(fmt.Sprintf("Content-Length: %d\r\n", len(body)))+body); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		start := time.Now()
+		_ = c.Close()
+		if e := <-ended; e.Err == nil || time.Since(start) != afterClient {
+			t.Errorf("it ended %v after its client was gone: %v", time.Since(start), e.Err)
+		}
+	})
+}
+
 // A body without an end is read up to the limit.
 func TestEndlessBodies(t *testing.T) {
 	onTheWire(t, func(o *Options) { o.MaxBody = 1 << 20 }, func(w *world, c net.Conn, r *bufio.Reader) {
