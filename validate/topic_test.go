@@ -177,6 +177,25 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 	}
 }
 
+// A callback gets the reason of a denial in a URL, and the store keeps it until then.
+func TestReasonsAreShort(t *testing.T) {
+	long := "https://example.org/" + strings.Repeat("é", 20_000)
+	for name, answer := range map[string]http.HandlerFunc{
+		"header": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Link", links(long, hubURL)) },
+		"page": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprintf(w, "<link rel=hub href=%q><link rel=self href=%q>", hubURL, long)
+		},
+	} {
+		srv := httptest.NewServer(answer)
+		defer srv.Close()
+		err := checker(t, TopicOptions{}).Check(t.Context(), srv.URL+"/")
+		if outcome(err) != "denied" || !strings.Contains(err.Error(), "has https://example.org/") || len(err.Error()) > 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestTopicCheckOfWhatCannotBeReached(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	srv.Close()
