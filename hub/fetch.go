@@ -305,8 +305,8 @@ func (p *publication) describe(header http.Header) error {
 	}
 	targets := websub.Targets(websub.ParseLinks(header.Values("Link")), websub.RelResourceSync)
 	for i, target := range targets {
-		if u, err := base.Parse(target); err == nil && !strings.Contains(target, "://") {
-			targets[i] = u.String()
+		if ref, err := url.Parse(target); err == nil && !ref.IsAbs() {
+			targets[i] = base.ResolveReference(ref).String()
 		}
 	}
 	p.relay(targets)

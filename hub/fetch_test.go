@@ -185,7 +185,7 @@ func TestFetchedNotifications_HUB60(t *testing.T) {
 			stored  int
 			says    string
 		}{
-			{served("application/xml; charset=utf-8", dated(0, 1, "a"), "Link", `</caps.xml>; rel="resourcesync"`), "accepted", 200, 1, ""},
+			{served("application/xml; charset=utf-8", dated(0, 1, "a"), "Link", `</caps.xml?of=https://example.org/>; rel="resourcesync"`), "accepted", 200, 1, ""},
 			{served("application/xml", dated(0, 1, "a")), "duplicate", 200, 1, ""},
 			{served("application/xml", dated(5, 6, "b")), "gap", 409, 1, "has to start at 2000-01-01T00:01:00Z"},
 			{served("application/xml", dated(1, 2, "b")), "accepted", 200, 2, ""},
@@ -214,7 +214,7 @@ func TestFetchedNotifications_HUB60(t *testing.T) {
 		}
 		e := b.entries()[0]
 		if string(e.Body) != dated(0, 1, "a") || e.MediaType != "application/xml; charset=utf-8" || e.Kind != journal.KindChange || e.Counts.Created != 1 ||
-			!slices.Equal(e.Links, []string{`<https://example.org/caps.xml>; rel="resourcesync"`}) {
+			!slices.Equal(e.Links, []string{`<https://example.org/caps.xml?of=https://example.org/>; rel="resourcesync"`}) {
 			t.Errorf("%+v", e)
 		}
 		if b.events[0].NotificationID != e.ID || b.events[1].NotificationID != e.ID {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -152,14 +151,11 @@ func answered(resp *http.Response, what string) error {
 
 // absolute resolves a relative link, and returns other links as they are.
 func absolute(base *url.URL, link string) string {
-	if base == nil || strings.Contains(link, "://") {
+	ref, err := url.Parse(link)
+	if base == nil || err != nil || ref.IsAbs() {
 		return link
 	}
-	ref, err := base.Parse(link)
-	if err != nil {
-		return link
-	}
-	return ref.String()
+	return base.ResolveReference(ref).String()
 }
 
 // maxRetryAfter is the longest Retry-After of a topic that the hub passes on to a

@@ -177,6 +177,17 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 	}
 }
 
+// A relative link may have an absolute URL in its query.
+func TestRelativeLinkWithAURLInItsQuery(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", links(r.URL.RequestURI(), hubURL))
+	}))
+	defer srv.Close()
+	if err := checker(t, TopicOptions{}).Check(t.Context(), srv.URL+"/feed?of=https://example.org/"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A callback gets the reason of a denial in a URL, and the store keeps it until then.
 func TestReasonsAreShort(t *testing.T) {
 	long := "https://example.org/" + strings.Repeat("é", 20_000)
