@@ -90,6 +90,9 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	return a, true
 }
 
+// errClosed is the io.EOF of an exchange.
+var errClosed = errors.New("the callback closed the connection before it answered")
+
 // get returns the status of an answer and the first limit bytes of its body.
 func get(ctx context.Context, client Doer, rawURL string, limit int) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
@@ -97,6 +100,9 @@ func get(ctx context.Context, client Doer, rawURL string, limit int) (status int
 		return 0, nil, egress.WithoutURL(err)
 	}
 	resp, err := client.Do(req)
+	if errors.Is(err, io.EOF) {
+		err = errClosed
+	}
 	if err != nil {
 		return 0, nil, egress.WithoutURL(err)
 	}

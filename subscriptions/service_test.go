@@ -3,6 +3,7 @@ package subscriptions
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -38,6 +39,9 @@ func TestTriesAreBounded_HUB26(t *testing.T) {
 			return 200, challenge + "\n", err
 		}, "the callback answered 200: " + errNoChallenge.Error()},
 		"timeout": {hang, "the callback did not answer in time"},
+		"hung up": {func(*http.Request) (int, string, error) {
+			return 0, "", io.EOF
+		}, "the callback closed the connection before it answered"},
 		"no connection": {func(*http.Request) (int, string, error) {
 			return 0, "", errors.New("connection refused")
 		}, "connection refused"},

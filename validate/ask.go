@@ -123,6 +123,9 @@ func unanswered(host string, err error) error {
 	var lookup *net.DNSError
 	var timeout net.Error
 	passing := errors.As(err, &lookup) || errors.As(err, &timeout) && timeout.Timeout()
+	if egress.Classify(err) == egress.FailureOther && !passing {
+		return &UnsureError{Reason: host + " broke off, or answered something that is not HTTP"}
+	}
 	return &UnsureError{Reason: host + " could not be reached", Passing: passing}
 }
 

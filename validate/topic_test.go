@@ -145,6 +145,15 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}, "unsure", "429"},
+		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, "220 mail.example\r\n")
+			_ = conn.Close()
+		}, "unsure", "not HTTP"},
 		{"out of order", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "unsure", "502"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
