@@ -55,7 +55,11 @@ func halfClosed(t *testing.T, hubURL, rest string) (int, string) {
 	if _, err := io.Copy(c, strings.NewReader("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\n"+rest)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+	sending, ok := c.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("the connection is a %T", c)
+	}
+	if err := sending.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
