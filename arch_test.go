@@ -95,7 +95,7 @@ var table = map[string]room{
 	// Lists of more entries than the protocol allows, for both parts of a Destination.
 	"subscriber/internal/biglist": {layer: "0b", may: "resourcesync"},
 
-	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/web", third: "uuid"},
+	"validate":            {layer: "1", may: "resourcesync websub journal internal/base/egress internal/base/excerpt internal/base/web", third: "uuid"},
 	"subscriptions":       {layer: "1b", may: "validate websub journal internal/base/clock internal/base/egress internal/base/fairqueue internal/base/web", third: "uuid"},
 	"cluster":             {layer: "1", may: "internal/base/clock"},
 	"publisher/catalogue": {layer: "1", may: "resourcesync internal/base/strictjson"},

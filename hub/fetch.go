@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
@@ -291,7 +292,7 @@ func (h *Handler) fetch(ctx context.Context, p *publication) (status int, err er
 // that the content is plain (HUB-61), and the links that are relayed with it (HUB-44).
 func (p *publication) describe(header http.Header) error {
 	if coding := header.Get("Content-Encoding"); coding != "" {
-		return refuse(unsupportedMediaType, "The topic URI answers with the Content-Encoding %q, although the hub asked for none.", egress.Excerpt([]byte(coding), maxShown))
+		return refuse(unsupportedMediaType, "The topic URI answers with the Content-Encoding %q, although the hub asked for none.", excerpt.Cut(coding, maxShown))
 	}
 	p.mediaType = header.Get("Content-Type")
 	if p.mediaType == "" {

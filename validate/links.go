@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/excerpt"
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/websub"
 )
@@ -56,7 +56,7 @@ func linksOf(resp *http.Response, topic string, body io.Reader) (links pageLinks
 	return links, read, nil
 }
 
-// maxShown is how many characters of a link an error repeats. A callback gets the error in a URL.
+// maxShown is how many bytes of a link an error repeats. A callback gets the error in a URL.
 const maxShown = 300
 
 // names checks the links of target's answer: one self, the topic itself byte for byte
@@ -73,7 +73,7 @@ func (c *TopicChecker) names(links pageLinks, topic, target string) error {
 	base, _ := url.Parse(target)
 	for _, link := range self {
 		if absolute(base, link) != topic {
-			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, egress.Excerpt([]byte(link), maxShown), topic)}
+			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, excerpt.Cut(link, maxShown), topic)}
 		}
 	}
 	for _, link := range websub.Targets(links.all, websub.RelHub) {
