@@ -101,7 +101,11 @@ func (a *subscriptionCalls) countMany(w http.ResponseWriter, r *http.Request) er
 	if err := a.walkMany(r.Context(), &m, f, after); err != nil {
 		return err
 	}
-	return writeJSON(w, m.Many)
+	status := http.StatusOK
+	if m.unfinished() {
+		status = http.StatusAccepted
+	}
+	return writeAs(w, status, m.Many)
 }
 
 // changer does something with subscriptions, a batch at a time.

@@ -72,6 +72,9 @@ func TestManyAtOnce(t *testing.T) {
 		l.api.handler().ServeHTTP(w, r)
 		m := decodeBody[Many](t, w.Body.String())
 		counted, after = counted+m.Matched, m.Next
+		if want := map[bool]int{false: http.StatusOK, true: http.StatusAccepted}[after != ""]; w.Code != want {
+			t.Fatalf("part %d: %d %s, want %d", parts, w.Code, w.Body, want)
+		}
 	}
 	if counted != 600 || parts < 600 {
 		t.Errorf("%d were counted in %d parts", counted, parts)
