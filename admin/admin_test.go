@@ -380,6 +380,19 @@ func TestOneSubscription(t *testing.T) {
 	}
 }
 
+// A paused subscription that failed has its lag and its failures, and no time of a next attempt:
+// there is none.
+func TestPausedSubscriptionHasNoNextAttempt(t *testing.T) {
+	m := new(memory)
+	s := &subscriptions.Subscription{ID: subscriptions.ID(theTopic, theCallback), Topic: theTopic, Callback: theCallback, ExpiresAt: noon.Add(time.Hour), PausedAt: noon}
+	s.Cursor.Attempt, s.Cursor.LastStatus, s.Cursor.NextAttemptAt = 2, 500, noon.Add(time.Minute)
+	m.addRecord(subscriptions.Record{Subscription: s})
+	got := decode[Subscription](t, start(t, Options{Topics: m, Subscriptions: m})+"/api/v1/subscriptions/"+s.ID.String())
+	if got.State != "paused" || got.Lag == nil || got.Attempt != 2 || got.LastStatus != 500 || !got.NextAttemptAt.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A request to end what there is not shows no subscription (HUB-18).
 func TestUnsubscribeOfNothingIsNotShown_HUB18(t *testing.T) {
 	m := new(memory)

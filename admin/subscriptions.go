@@ -195,7 +195,10 @@ func subscription(ctx context.Context, rec subscriptions.Record, now time.Time, 
 	out.Gaps = len(s.OwnGaps(head, now))
 	if s.Live(now) {
 		lag := subscriptions.LagOf(head.Last, head.Trimmed, c, now)
-		out.Lag, out.NextAttemptAt = &Lag{Notifications: lag.Notifications, Seconds: lag.Span.Seconds(), Lost: lag.Lost}, utc(c.NextAttemptAt)
+		out.Lag = &Lag{Notifications: lag.Notifications, Seconds: lag.Span.Seconds(), Lost: lag.Lost}
+		if s.PausedAt.IsZero() {
+			out.NextAttemptAt = utc(c.NextAttemptAt)
+		}
 	}
 	return out, nil
 }

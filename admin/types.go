@@ -172,7 +172,7 @@ type Subscription struct {
 	// Attempt counts the failures of the notification after the cursor.
 	Attempt        uint32    `json:"attempt"`
 	FirstAttemptAt time.Time `json:"first_attempt_at,omitzero"`
-	// NextAttemptAt is zero after the end. A new notification may bring it forward.
+	// NextAttemptAt is zero after the end and while it is paused. A new notification may bring it forward.
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
 	// LastStatus is the HTTP status of the last attempt. If the attempt got no
 	// answer, it is 0 and LastError is "timeout", "connect", "refused" or
