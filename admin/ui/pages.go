@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,7 +135,8 @@ func (u *ui) history(r *http.Request, id string) (s oneSubscription, err error) 
 	if err := u.get(r, at+"/attempts", nil, &attempts); err != nil {
 		return s, err
 	}
-	if err := u.get(r, at+"/gaps", nil, &gaps); err != nil {
+	// There are fewer than this: journal.MaxGaps of its own, and as many of its topic.
+	if err := u.get(r, at+"/gaps", url.Values{"limit": {strconv.Itoa(admin.MaxLimit)}}, &gaps); err != nil {
 		return s, err
 	}
 	for _, a := range attempts.Items {
@@ -153,7 +155,7 @@ func (u *ui) topics(r *http.Request) (view, error) {
 type oneTopic struct {
 	admin.Topic
 	Notifications list[admin.Notification]
-	Refused       []admin.Refused
+	Refused       admin.Page[admin.Refused] // the latest
 	Timeline      timeline
 }
 
@@ -167,11 +169,9 @@ func (u *ui) topic(r *http.Request) (view, error) {
 	if t.Notifications, err = lists[admin.Notification](u, r, at+"/notifications?order=newest"); err != nil {
 		return view{}, err
 	}
-	var refused admin.Page[admin.Refused]
-	if err = u.get(r, apiPath+"refusals", url.Values{"topic": {t.URL}, "limit": {"10"}}, &refused); err != nil {
+	if err = u.get(r, apiPath+"refusals", url.Values{"topic": {t.URL}, "limit": {"10"}}, &t.Refused); err != nil {
 		return view{}, err
 	}
-	t.Refused = refused.Items
 	f, err := u.fleet(r)
 	if err != nil {
 		return view{}, err

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,58 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	if n := asked["/api/v1/notifications/n/document"]; n != 0 {
 		t.Error("a document was read that is too long to be shown")
+	}
+}
+
+// The page of a subscription has all gaps that there may be, the latest as well. The page of a topic
+// leads to the refusals that it does not show.
+func TestPagesCutNothingInSilence(t *testing.T) {
+	gaps := make([]admin.Gap, 2*journal.MaxGaps+1) // its own, those of its topic, and the one to come
+	for i := range gaps {
+		gaps[i] = admin.Gap{Count: uint64(1_000_000 + i), Reason: journal.GapGaveUp} //nolint:gosec // small
+	}
+	const id, topic = "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "https://example.org/t?a=b&c"
+	refused := 10
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := admin.DefaultLimit
+		if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil {
+			limit = min(n, admin.MaxLimit)
+		}
+		var answer any = admin.Page[admin.Attempt]{}
+		switch path := r.URL.Path; {
+		case strings.HasSuffix(path, "/gaps"):
+			answer = admin.Page[admin.Gap]{Items: gaps[:min(limit, len(gaps))]}
+		case path == "/api/v1/subscriptions/"+id:
+			answer = admin.Subscription{ID: id, State: "active"}
+		case path == "/api/v1/topics/"+id:
+			answer = admin.Topic{ID: id, URL: topic}
+		case path == "/api/v1/refusals":
+			some := admin.Page[admin.Refused]{Items: make([]admin.Refused, min(limit, refused))}
+			if refused > limit {
+				some.Next = "7"
+			}
+			answer = some
+		case path == "/api/v1/now":
+			answer = admin.Now{}
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/"+path, nil))
+		return w.Body.String()
+	}
+	body := get("subscriptions/" + id)
+	if n := len(regexp.MustCompile(`>1000\d\d\d<`).FindAllString(body, -1)); n != len(gaps) {
+		t.Errorf("%d of %d gaps are shown: %.3000s", n, len(gaps), body)
+	}
+	more := `href="/ui/refusals?topic=https%3a%2f%2fexample.org%2ft%3fa%3db%26c"`
+	if body = get("topics/" + id); strings.Contains(body, more) {
+		t.Error("a link to what is shown")
+	}
+	refused = 11
+	if body = get("topics/" + id); !strings.Contains(body, more) {
+		t.Errorf("no %s: %s", more, body)
 	}
 }
 
