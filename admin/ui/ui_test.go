@@ -261,6 +261,28 @@ func TestPagesCutNothingInSilence(t *testing.T) {
 	}
 }
 
+// While the store does not answer, the pages do not say that another hub is ready, or how many shards
+// it has. That a publisher has no credential does not say how it proves itself.
+func TestWhatIsUnknownIsNotClaimed(t *testing.T) {
+	answers := map[string]any{
+		"/api/v1/now":        admin.Now{HubsError: "no answer", Hubs: []admin.HubNow{{Node: admin.Node{ID: "silent", Shards: 7}}}},
+		"/api/v1/info":       admin.Info{Version: "v9", NodesError: "no answer", Nodes: []admin.Node{{ID: "silent"}}},
+		"/api/v1/publishers": admin.Publishers{Items: []admin.Publisher{{}}},
+	}
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = json.NewEncoder(w).Encode(answers[r.URL.Path]) }))
+	for path, wanted := range map[string][2]string{
+		"":           {`<span class="tag bad">unknown</span>`, ">ready<"},
+		"hub":        {`data-label="Shards">-<`, `data-label="Shards">0`},
+		"publishers": {"--publish-auth=open", ">the content of the topic<"},
+	} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/"+path, nil))
+		if body := w.Body.String(); !strings.Contains(body, wanted[0]) || strings.Contains(body, wanted[1]) {
+			t.Errorf("/ui/%s: no %s, or %s: %s", path, wanted[0], wanted[1], body)
+		}
+	}
+}
+
 // Links to the next page, and forms about what a filter shows, have the filter as it was.
 func TestLinksKeepTheFilter(t *testing.T) {
 	var asked []*url.URL

@@ -140,7 +140,9 @@ func TestInfoOfSeveralHubs(t *testing.T) {
 	vars := map[string]string{"RSHUB_ADMIN_URL": s.URL}
 	command(t, vars, "", "info").want(t, ExitOK, "redis redis://h:6379", "200, of 2 hubs; of none: 200-255", "NODE", "n2    72 ", "128-199", "10.0.0.1:8080", "3s ago")
 	i.NodesError = "the store is away"
-	command(t, vars, "", "info").want(t, ExitOK, "not known: the store is away")
+	i.Nodes[0].Shards, i.Nodes[0].Owns, i.Nodes[1].Shards, i.Nodes[1].Owns = 0, "", 0, ""
+	i.Nodes[1].SeenAt = time.Now().Add(time.Minute) // the hub answers after the command began, with its own clock
+	command(t, vars, "", "info").want(t, ExitOK, "not known: the store is away", "n1    -       10.0.0.1:8080", "n2    - ", "-        now")
 }
 
 func TestInfo(t *testing.T) {

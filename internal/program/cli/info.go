@@ -43,7 +43,7 @@ func Info(env Env) *cobra.Command {
 		if err != nil || len(i.Nodes) < 2 {
 			return err
 		}
-		return nodes(r, out, i.Nodes)
+		return nodes(r, out, i)
 	})
 }
 
@@ -70,18 +70,25 @@ func shardsOf(i admin.Info) string {
 const shownOwns = 32
 
 // nodes writes the hubs on one store.
-func nodes(r *run, out io.Writer, all []admin.Node) error {
+func nodes(r *run, out io.Writer, i admin.Info) error {
 	g := grid{out: out, width: r.env.width(out)}
 	var rows [][]string
-	for _, n := range all {
+	for _, n := range i.Nodes {
+		shards, seen := strconv.Itoa(n.Shards), n.SeenAt
+		if i.NodesError != "" {
+			shards = "-"
+		}
+		if seen.After(r.now) { // while the command waited for the answer
+			seen = r.now
+		}
 		columns, texts := split([]cell{
 			{"NODE", whole, n.ID},
-			{"SHARDS", whole, strconv.Itoa(n.Shards)},
+			{"SHARDS", whole, shards},
 			{"LISTENS", dropped, n.Addresses.Public},
 			{"OPERATOR", dropped, n.Addresses.Admin},
 			{"VERSION", dropped, n.Version},
 			{"STARTED", dropped, away(n.StartedAt, r.now)},
-			{"SEEN", whole, away(n.SeenAt, r.now)},
+			{"SEEN", whole, away(seen, r.now)},
 			{"OWNS", dropped, shorten(n.Owns, shownOwns)},
 		})
 		g.columns, rows = columns, append(rows, texts)

@@ -152,7 +152,7 @@ func (s *screenful) text() string {
 	}
 	if l := n.FirstLoss; l != nil {
 		line("First loss in %s (%s): %s", quantity.SpanText(l.At.Sub(n.AsOf)), l.Reason, l.Callback)
-	} else {
+	} else if len(wrong) == 0 {
 		line("No loss is in sight.")
 	}
 	line("")
@@ -219,7 +219,11 @@ func (s *screenful) hubs() (rows [][]string) {
 		if h.Space != nil {
 			free = quantity.BytesText(h.Space.Free)
 		}
-		rows = append(rows, []string{h.ID, state, fmt.Sprint(h.Shards), quantity.RateText(h.DeliveriesPerSecond), fmt.Sprint(h.Active), fmt.Sprint(h.Failing), retained, free})
+		figures := []string{quantity.RateText(h.DeliveriesPerSecond), fmt.Sprint(h.Active), fmt.Sprint(h.Failing)}
+		if h.AsOf.IsZero() { // it did not report how it is
+			state, figures = "unknown", []string{"-", "-", "-"}
+		}
+		rows = append(rows, slices.Concat([]string{h.ID, state, fmt.Sprint(h.Shards)}, figures, []string{retained, free}))
 	}
 	return rows
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,6 +76,11 @@ func TestTop(t *testing.T) {
 	s := screenful{}
 	s.add(admin.Now{AsOf: noon, Hubs: []admin.HubNow{{AsOf: noon}}})
 	if text := s.text(); !strings.Contains(text, "All is well.\nNo loss is in sight.\n") {
+		t.Error(text)
+	}
+	// While the store does not answer, nobody knows how the other hubs are, and what is lost next.
+	s.add(admin.Now{AsOf: noon, HubsError: "no answer", Hubs: []admin.HubNow{{Node: admin.Node{ID: "silent"}}}})
+	if text := s.text(); strings.Contains(text, "No loss") || !regexp.MustCompile(`silent +unknown +0 +- +- +- `).MatchString(text) {
 		t.Error(text)
 	}
 }
