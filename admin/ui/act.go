@@ -92,7 +92,7 @@ const maxForm = 16 << 10
 // is in UTC unless it says otherwise.
 func sinceOf(text string) (time.Time, error) {
 	text = strings.TrimSpace(text)
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}

@@ -363,10 +363,11 @@ func (u *ui) find(r *http.Request) (view, error) {
 	if topic, at, ok := topicAndInstant(q); ok {
 		return u.findAt(r, topic, at)
 	}
-	if at, err := url.Parse(q); err == nil && at.IsAbs() && at.Host != "" {
+	spaced := strings.ContainsAny(q, " \t") // no URL is, nor a host
+	if at, err := url.Parse(q); err == nil && at.IsAbs() && at.Host != "" && !spaced {
 		return u.findURL(r, q)
 	}
-	if q != "" && !strings.ContainsAny(q, " \t{") {
+	if q != "" && !spaced && !strings.Contains(q, "{") {
 		return view{To: admin.PagePath + "subscriptions?" + url.Values{"host": {q}}.Encode()}, nil
 	}
 	return view{}, &refused{Status: http.StatusNotFound, Detail: "Nothing was found. Look for the id of a notification, a subscription or a topic, for the URL of a topic, alone or with a time as in 2026-11-23T14:00:00Z after it, for a callback or its host, or paste a line of the log."}

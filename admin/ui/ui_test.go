@@ -283,6 +283,31 @@ func TestWhatIsUnknownIsNotClaimed(t *testing.T) {
 	}
 }
 
+// The field at the top finds the notification of a topic at a time, with and without seconds. What
+// comes after a URL and is no time is not taken for a part of the URL.
+func TestFindAtATime(t *testing.T) {
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any = admin.Page[admin.Subscription]{Items: []admin.Subscription{{ID: "s", Callback: "https://example.org/other"}}}
+		switch at := r.URL.Query().Get("at"); {
+		case at == "2026-11-23T14:00:00Z":
+			answer = admin.Page[admin.Notification]{Items: []admin.Notification{{ID: "n"}}}
+		case at != "":
+			answer = admin.Page[admin.Notification]{}
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	for after, to := range map[string]string{
+		"2026-11-23T14:00Z": "/ui/notifications/n", "2026-11-23T15:00+01:00": "/ui/notifications/n", "2026-11-23T14:00:00Z": "/ui/notifications/n",
+		"2026-11-23 14:00": "/ui/notifications/n", "2026-11-23T14:01Z": "", "yesterday": "",
+	} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/find?"+url.Values{"q": {"https://example.org/changes/ " + after}}.Encode(), nil))
+		if got := w.Header().Get("Location"); got != to || to == "" && w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d, to %q, want %q", after, w.Code, got, to)
+		}
+	}
+}
+
 // Links to the next page, and forms about what a filter shows, have the filter as it was.
 func TestLinksKeepTheFilter(t *testing.T) {
 	var asked []*url.URL
