@@ -86,9 +86,11 @@ func (c recording) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 // detailFields are the fields of a line that the text of an event repeats. Of shards their number
 // is enough.
-var detailFields = []string{"action", "who", "topic", "subscription_id", "outcome", "reason", "requester", "owned", "nodes", "file", "error"}
+var detailFields = []string{
+	"action", "who", "topic", "subscription_id", "selected", "outcome", "reason", "requester", "owned", "nodes", "file", "added", "removed", "changed", "step", "error",
+}
 
-// textOf is the message of a line with its detailFields.
+// textOf is the message of a line with its detailFields, except empty lists.
 func textOf(message string, fields []zapcore.Field) string {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
@@ -97,8 +99,8 @@ func textOf(message string, fields []zapcore.Field) string {
 		}
 	}
 	for _, key := range detailFields {
-		if v, ok := enc.Fields[key]; ok {
-			message += "; " + key + " " + excerpt.Cut(fmt.Sprint(v), 200)
+		if text := fmt.Sprint(enc.Fields[key]); enc.Fields[key] != nil && text != "[]" {
+			message += "; " + key + " " + excerpt.Cut(text, 200)
 		}
 	}
 	return message

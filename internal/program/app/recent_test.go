@@ -3,6 +3,7 @@ package app
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -12,7 +13,14 @@ import (
 func TestTextOfEvents(t *testing.T) {
 	for want, fields := range map[string][]zapcore.Field{
 		"it began": {zap.String("event", "x"), zap.String("shards", "0-255")},
-		"it began; topic https://example.org/; owned 85":       {zap.Int("owned", 85), zap.String("topic", "https://example.org/")},
+		"it began; topic https://example.org/; owned 85": {zap.Int("owned", 85), zap.String("topic", "https://example.org/")},
+		"it began; action many; who local; selected retry state=failing: 2 done": {
+			zap.String("action", "many"), zap.String("selected", "retry state=failing: 2 done"), zap.String("who", "local"),
+		},
+		"it began; step 2m0s": {zap.Duration("step", 2*time.Minute)},
+		"it began; file a.yaml; removed [b]": {
+			zap.String("file", "a.yaml"), zap.Strings("added", nil), zap.Strings("removed", []string{"b"}), zap.Strings("changed", nil),
+		},
 		"it began; nodes [one two]":                            {zap.Strings("nodes", []string{"one", "two"})},
 		"it began; reason " + strings.Repeat("w", 200) + "...": {zap.String("reason", strings.Repeat("w", 201))},
 	} {
