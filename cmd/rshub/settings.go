@@ -55,18 +55,19 @@ func configCheckCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [--config FILE]", Short: "Report what is wrong with the settings of a hub", Args: cli.NoArguments,
 		Long: `Reads the settings as ` + "`rshub serve`" + ` would, with the files that they name, and reports
-all mistakes at once. It starts nothing, and opens neither the store nor an address.
+each mistake. It starts nothing, and opens neither the store nor an address. Whether
+settings fit together is checked once there is no mistake in any of them.
 It warns of settings that are valid and risky, and refuses a hub that others can reach
 and that has no --public-url.
 
 ` + settingsHelp,
 		Example: "  rshub config check --config /etc/rshub/rshub.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, origins, err := settingsOf(cmd, environ)
-			if err != nil {
-				return err
+			cfg, origins, err := config.Resolve(cmd.Flags(), environ)
+			if err == nil { // else what seems to be missing may be what could not be read
+				err = cfg.Complete()
 			}
-			if err := errors.Join(cfg.Complete(), app.Check(&cfg, origins)); err != nil {
+			if err := errors.Join(err, app.Check(&cfg, origins)); err != nil {
 				return cli.Incomplete(origins, err)
 			}
 			for _, w := range cfg.Warnings() {

@@ -50,9 +50,10 @@ func Check(cfg *config.Config, origins config.Origins) error {
 	return errors.Join(all...)
 }
 
-// checkCertificate returns why a listener cannot use the pair in two files. Empty names: it uses none.
+// checkCertificate returns why a listener cannot use the pair in two files. Without one of the names,
+// it uses none, or package config has refused it.
 func checkCertificate(certFile, keyFile string) error {
-	if certFile == "" {
+	if certFile == "" || keyFile == "" {
 		return nil
 	}
 	_, err := ingress.ReadCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))

@@ -12,19 +12,18 @@ import (
 	"github.com/rshub/rshub/internal/base/yamlfile"
 )
 
-// finish reads the files that settings name, and checks the settings against each other.
-func (c *Config) finish(o Origins) error {
+// readFiles reads the files that settings name, and fills in what depends on other settings.
+func (c *Config) readFiles(o Origins) error {
 	if c.MaxPending > 0 {
 		c.MaxPendingPerHost = min(pendingPerHost, c.MaxPending)
 	}
-	errs := []error{
+	return errors.Join(
 		c.readPublishers(),
 		o.at("admin-token-file", readToken(c.AdminTokenFile, &c.AdminToken, &c.AdminTokenExposed)),
 		o.at("admin-readonly-token-file", readToken(c.ReaderTokenFile, &c.ReaderToken, &c.ReaderTokenExposed)),
 		c.finishRedis(o),
 		o.at("ca-file", c.readCAs()),
-	}
-	return errors.Join(append(errs, c.check(o)...)...)
+	)
 }
 
 // at puts the place of a setting before an error; nil stays nil.
@@ -47,7 +46,7 @@ func readToken(file string, token *Secret, exposed *bool) (err error) {
 var notForPeople = []string{"Authorization", "Cookie", "Host", "Origin", "User-Agent", "X-Forwarded-For"}
 
 // check checks the settings against each other. Each message says what to change.
-func (c *Config) check(o Origins) []error {
+func (c *Config) check(o Origins) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -94,7 +93,7 @@ func (c *Config) check(o Origins) []error {
 	c.checkRedis(o, need)
 	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
 		"listen and admin-listen are both %s; give one of them another port", c.Listen)
-	return errs
+	return errors.Join(errs...)
 }
 
 // Complete returns an error where something is missing without which a hub that others can reach

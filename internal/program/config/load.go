@@ -93,13 +93,14 @@ func Load(args, environ []string) (Config, Origins, error) {
 
 // Resolve reads the settings from parsed flags that AddFlags made, an environment of
 // NAME=value and the file that one of them may name. The error joins one for each mistake,
-// so that all can be corrected at once. Origins is complete only if there is no error.
+// so that all can be corrected at once. Settings are checked against each other only if there is
+// no mistake in any value. Origins is complete only if there is no error.
 func Resolve(fs *pflag.FlagSet, environ []string) (Config, Origins, error) {
-	c, origins, err := resolve(fs, environ)
-	if err != nil {
-		return c, origins, err
+	c, origins, wrong := resolve(fs, environ)
+	err := errors.Join(wrong, c.readFiles(origins))
+	if wrong == nil {
+		err = errors.Join(err, c.check(origins))
 	}
-	err = c.finish(origins)
 	return c, origins, err
 }
 
