@@ -214,7 +214,7 @@ func TestPagesAreBounded(t *testing.T) {
 func TestPagesCutNothingInSilence(t *testing.T) {
 	gaps := make([]admin.Gap, 2*journal.MaxGaps+1) // its own, those of its topic, and the one to come
 	for i := range gaps {
-		gaps[i] = admin.Gap{Count: uint64(1_000_000 + i), Reason: journal.GapGaveUp} //nolint:gosec // small
+		gaps[i] = admin.Gap{Count: uint64(1_000_000 + i), Reason: journal.GapGaveUp}
 	}
 	const id, topic = "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "https://example.org/t?a=b&c"
 	refused := 10
