@@ -67,6 +67,12 @@ func openedApp(t *testing.T, args ...string) *App {
 	if err := a.openStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, func() string { // on a busy machine, a Redis is not compared at once
+		if err := a.backend.Ready(t.Context()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	return a
 }
 
