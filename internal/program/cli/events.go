@@ -16,6 +16,9 @@ import (
 func Events(env Env) *cobra.Command {
 	var topic, host, name string
 	var follow bool
+	wanted := func(e admin.Event) bool {
+		return (name == "" || e.Name == name) && strings.Contains(e.Text, topic) && strings.Contains(e.Text, host)
+	}
 	f := new(clientFlags)
 	cmd := f.onHub(env, "print one JSON object a line", &cobra.Command{
 		Use: "events", Short: "Show what happened to the hubs in the last hour", Args: NoArguments,
@@ -26,22 +29,22 @@ changed, losses and damage. Each hub remembers its latest 50.`,
   rshub events --name operator_action --follow
   rshub events --topic https://example.org/changes/ --json`,
 	}, func(r *run, _ []string) error {
-		seen := map[admin.Event]bool{}
-		for {
+		var seen map[admin.Event]bool // nil: no hub has answered yet
+		for failed := false; ; {
 			_, now, err := askNow(r.cmd.Context(), r.client)
-			if err != nil {
+			switch {
+			case err != nil && (seen == nil || !follow):
 				return err
-			}
-			fresh := map[admin.Event]bool{}
-			for _, e := range slices.Backward(now.Events) {
-				if fresh[e] = true; seen[e] || name != "" && e.Name != name || !strings.Contains(e.Text, topic) || !strings.Contains(e.Text, host) {
-					continue
-				}
-				if err := printEvent(r, e); err != nil {
+			case err != nil && !failed && r.cmd.Context().Err() == nil:
+				if _, err := fmt.Fprintf(r.cmd.ErrOrStderr(), "%v\nTrying again.\n", err); err != nil {
 					return err
 				}
 			}
-			seen = fresh
+			if failed = err != nil; !failed {
+				if seen, err = printFresh(r, now.Events, seen, wanted); err != nil {
+					return err
+				}
+			}
 			if !follow || !clock.Sleep(r.cmd.Context(), topEvery) {
 				return nil
 			}
@@ -50,8 +53,23 @@ changed, losses and damage. Each hub remembers its latest 50.`,
 	cmd.Flags().StringVar(&topic, "topic", "", "only events about the topic with this `URL`")
 	cmd.Flags().StringVar(&host, "host", "", "only events that name this `HOST`")
 	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, as in the log")
-	cmd.Flags().BoolVar(&follow, "follow", false, "do not end, and print new events")
+	cmd.Flags().BoolVar(&follow, "follow", false, "do not end, and print new events, also after a hub was away")
 	return cmd
+}
+
+// printFresh prints the wanted events that were not seen yet, and returns those that are seen now. All
+// has the newest first.
+func printFresh(r *run, all []admin.Event, seen map[admin.Event]bool, wanted func(admin.Event) bool) (map[admin.Event]bool, error) {
+	now := make(map[admin.Event]bool, len(all))
+	for _, e := range slices.Backward(all) {
+		if now[e] = true; seen[e] || !wanted(e) {
+			continue
+		}
+		if err := printEvent(r, e); err != nil {
+			return nil, err
+		}
+	}
+	return now, nil
 }
 
 func printEvent(r *run, e admin.Event) error {

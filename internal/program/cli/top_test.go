@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -148,5 +150,27 @@ func TestEvents(t *testing.T) {
 		if got.code != ExitOK || strings.ReplaceAll(got.stdout, noon.Format(time.DateOnly), "2026-01-02") != c.want {
 			t.Errorf("%q: %d\n%s%s", c.args, got.code, got.stdout, got.stderr)
 		}
+	}
+}
+
+// With --follow it goes on over an answer that fails, says so once, and prints no event twice.
+func TestEventsFollow(t *testing.T) {
+	vars, asked := serveNow(t)
+	root := operatorCommands(Env{Getenv: func(name string) string { return vars[name] }})
+	ctx, cancel := context.WithCancel(t.Context())
+	root.SetContext(ctx)
+	go func() {
+		defer cancel()
+		for asked.Load() < 3 && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(topEvery / 2) // it has the third answer, and waits
+	}()
+	var stdout, stderr bytes.Buffer
+	if code := Execute(root, []string{"events", "--follow"}, strings.NewReader(""), &stdout, &stderr); code != ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if strings.Count(stdout.String(), "\n") != 2 || strings.Count(stderr.String(), "Trying again.") != 1 {
+		t.Errorf("%s%s", &stdout, &stderr)
 	}
 }
