@@ -261,6 +261,29 @@ func TestPagesCutNothingInSilence(t *testing.T) {
 	}
 }
 
+// A subscription that has ended has no lease any more, whatever its lease was.
+func TestNoLeaseAfterTheEnd(t *testing.T) {
+	s := admin.Subscription{ID: "s", State: "ended", ExpiresAt: time.Now().AddDate(1, 0, 0), EndedAt: time.Now(), EndReason: "unsubscribed"}
+	page := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/subscriptions/s":
+			_ = json.NewEncoder(w).Encode(s)
+		case "/api/v1/subscriptions":
+			_ = json.NewEncoder(w).Encode(admin.Page[admin.Subscription]{Items: []admin.Subscription{s}})
+		default:
+			_, _ = io.WriteString(w, "{}")
+		}
+	}))
+	year := s.ExpiresAt.Format("2006-")
+	for _, path := range []string{"subscriptions/s", "subscriptions"} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/"+path, nil))
+		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, "ended") || strings.Contains(body, year) {
+			t.Errorf("/ui/%s: %d, %s", path, w.Code, body)
+		}
+	}
+}
+
 // While the store does not answer, the pages do not say that another hub is ready, or how many shards
 // it has. That a publisher has no credential does not say how it proves itself.
 func TestWhatIsUnknownIsNotClaimed(t *testing.T) {

@@ -241,7 +241,7 @@ func TestTextsFitTheState(t *testing.T) {
 	paused := admin.Subscription{State: "paused", VerifiedAt: noon, PausedAt: noon, Lag: &admin.Lag{Notifications: 2}}
 	renewed := paused
 	renewed.Request = &admin.Request{Mode: "subscribe"}
-	ended := admin.Subscription{State: "ended", VerifiedAt: noon, EndedAt: noon, EndReason: "unsubscribed", LastStatus: 500, Attempt: 2}
+	ended := admin.Subscription{State: "ended", VerifiedAt: noon, ExpiresAt: noon.AddDate(10, 0, 0), EndedAt: noon, EndReason: "unsubscribed", LastStatus: 500, Attempt: 2}
 	notified := ended
 	notified.Request = &admin.Request{Mode: "denied", Denied: "no"}
 	again := ended
@@ -268,7 +268,7 @@ func TestTextsFitTheState(t *testing.T) {
 			tc.s.ID, tc.s.Topic, tc.s.Callback = sub, testTopic, testCallback
 			s.subs[0] = tc.s
 			r := command(t, vars, "", append([]string{"sub"}, strings.Fields(tc.args)...)...)
-			if r.code != 0 || !strings.Contains(r.stdout+r.stderr, tc.say) {
+			if r.code != 0 || !strings.Contains(r.stdout+r.stderr, tc.say) || strings.Contains(r.stdout, "\nexpires ") {
 				t.Errorf("%+v, want %q", r, tc.say)
 			}
 			if got := strings.Join(s.changes, ", "); !strings.HasPrefix(got, tc.change) || tc.change == "" && got != "" {

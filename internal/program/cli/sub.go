@@ -195,6 +195,10 @@ func subInfo(env Env) *cobra.Command {
 		if s.Cursor != nil {
 			until = s.Cursor.Until
 		}
+		lease := s.ExpiresAt
+		if !s.EndedAt.IsZero() {
+			lease = time.Time{}
+		}
 		rows := [][2]string{
 			{"id", s.ID},
 			{"topic", s.Topic},
@@ -203,7 +207,7 @@ func subInfo(env Env) *cobra.Command {
 			{"signed", map[bool]string{true: "yes", false: "no"}[s.Signed]},
 			{"began", moment(s.CreatedAt, j.now)},
 			{"verified", moment(s.VerifiedAt, j.now)},
-			{"expires", moment(s.ExpiresAt, j.now)},
+			{"expires", moment(lease, j.now)},
 			{"paused", moment(s.PausedAt, j.now)},
 			{"ended", moment(s.EndedAt, j.now)},
 			{"end reason", s.EndReason},
