@@ -142,7 +142,7 @@ func parseObject(body []byte, member func(name string, d *json.Decoder) error) e
 }
 
 // parseDatetime reads a W3C datetime with a time and its zone; seconds may be
-// left out.
+// left out. It refuses the instant that stands for none (DOC-13).
 func parseDatetime(s string) (t time.Time, err error) {
 	const minutes = len("2006-01-02T15:04")
 	whole := s
@@ -151,6 +151,9 @@ func parseDatetime(s string) (t time.Time, err error) {
 	}
 	if err := t.UnmarshalText([]byte(whole)); err != nil {
 		return time.Time{}, fmt.Errorf("%q is not a datetime with a zone, as 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00 are", s)
+	}
+	if t.IsZero() { // programs send it for a time that they did not set
+		return t, fmt.Errorf("%q stands for no time", s)
 	}
 	return t, nil
 }

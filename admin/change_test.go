@@ -256,6 +256,7 @@ var bodies = map[string]struct {
 	"twice":            {`{"since": "2026-11-21T12:00:00Z", "since": "2026-11-21T12:00:00Z"}`, "application/json", 400, "twice"},
 	"number":           {`{"since": 7}`, "application/json", 400, "since"},
 	"null member":      {`{"since": null}`, "application/json", 400, "zone"},
+	"no time":          {`{"since": "0001-01-01T00:00:00Z"}`, "application/json", 400, "stands for no time"},
 	"no zone":          {`{"since": "2026-11-21T12:00:00"}`, "application/json", 400, "zone"},
 	"date":             {`{"since": "2026-11-21"}`, "application/json", 400, "zone"},
 	"no such day":      {`{"since": "2026-02-30T12:00:00Z"}`, "application/json", 400, "zone"},
