@@ -70,19 +70,56 @@ type output struct {
 // outputs finds outputs, and remembers what it found. It is for one goroutine.
 type outputs struct {
 	root *os.Root
-	seen map[string]*output // nil: none
+	seen map[string]seenOutput // by its folder
+}
+
+// seenOutput is what was found in a folder.
+type seenOutput struct {
+	record fs.FileInfo // before it was read; nil: there is none
+	found  *output     // nil: none
 }
 
 func (o *outputs) in(folder string) *output {
-	found, ok := o.seen[folder]
-	if o.seen == nil {
-		o.seen = make(map[string]*output)
-	}
+	seen, ok := o.seen[folder]
 	if !ok {
-		found = readOutput(o.root, folder)
-		o.seen[folder] = found
+		if o.seen == nil {
+			o.seen = make(map[string]seenOutput)
+		}
+		seen.record = o.record(folder)
+		seen.found = readOutput(o.root, folder)
+		o.seen[folder] = seen
 	}
-	return found
+	return seen.found
+}
+
+// record returns what the record in a folder is; nil: there is none.
+func (o *outputs) record(folder string) fs.FileInfo {
+	info, err := o.root.Lstat(join(folder, exportRecord))
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// renew forgets the records about what is at a path, if they have changed. It has to be called after a file was found
+// there, or the folder there was listed: Export writes its record before the documents, so they are in the record of that moment.
+func (o *outputs) renew(path string) {
+	one := func(folder string) {
+		seen, ok := o.seen[folder]
+		if !ok {
+			return
+		}
+		is, was := o.record(folder), seen.record
+		if is == nil && was == nil || is != nil && was != nil && os.SameFile(is, was) && is.ModTime().Equal(was.ModTime()) {
+			return
+		}
+		delete(o.seen, folder)
+	}
+	for folder := range foldersAbove(path) {
+		one(folder)
+	}
+	one(path)
+	one("")
 }
 
 // readOutput reads the record in a folder; nil: there is none, or it cannot be read.

@@ -188,6 +188,32 @@ func TestKilledExport(t *testing.T) {
 	}
 }
 
+// An Export that begins after a scan has looked at a folder, and before it lists it, is known as one.
+func TestExportDuringAScan(t *testing.T) {
+	x := newSite(t, func(*Options) {})
+	x.write(map[string]string{"deep/www/a": "1"})
+	x.build()
+	root, err := os.OpenRoot(x.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	documents := outputs{root: root}
+	const document = "deep/www/resourcelist.xml"
+	for turn, folder := range []string{"deep/www", ""} { // the second has a record of the first in it
+		if documents.whole(folder) || turn == 0 && documents.have(document) {
+			t.Fatalf("%q has documents before the Export", folder)
+		}
+		if err := x.Export(filepath.Join(x.dir, folder)); err != nil {
+			t.Fatal(err)
+		}
+		documents.renew(folder)
+		if !documents.have(join(folder, "resourcelist.xml")) {
+			t.Errorf("a document in %q is taken for a resource", folder)
+		}
+	}
+}
+
 // Documents are no resources, wherever they are written: for the Source that wrote them
 // and for any other that publishes the folder, at once and while it watches.
 func TestDocumentsAreNoResources(t *testing.T) {

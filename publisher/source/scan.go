@@ -168,6 +168,7 @@ const (
 // look says what is at a path. It follows no link.
 func (p *pass) look(path string) (kind, stat, error) {
 	info, err := p.root.Lstat(path)
+	p.documents.renew(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return isNothing, stat{}, nil

@@ -110,6 +110,7 @@ func (p *pass) list(here *os.Root, path string) (names []string, err error) {
 	defer d.Close() //nolint:errcheck // it was only read
 	for {
 		entries, err := d.ReadDir(pageSize)
+		p.documents.renew(path)
 		for _, e := range entries {
 			switch name := e.Name(); {
 			case p.documents.have(join(path, name)):
