@@ -306,9 +306,7 @@ func (p *publication) describe(header http.Header) error {
 	}
 	targets := websub.Targets(websub.ParseLinks(header.Values("Link")), websub.RelResourceSync)
 	for i, target := range targets {
-		if ref, err := url.Parse(target); err == nil && !ref.IsAbs() {
-			targets[i] = base.ResolveReference(ref).String()
-		}
+		targets[i] = validate.Absolute(base, target)
 	}
 	p.relay(targets)
 	return nil

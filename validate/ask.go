@@ -152,8 +152,8 @@ func answered(resp *http.Response, what string) error {
 	}
 }
 
-// absolute resolves a relative link, and returns other links as they are.
-func absolute(base *url.URL, link string) string {
+// Absolute resolves a relative link, and returns other links as they are. Base may be nil: then it returns all as they are.
+func Absolute(base *url.URL, link string) string {
 	ref, err := url.Parse(link)
 	if base == nil || err != nil || ref.IsAbs() {
 		return link

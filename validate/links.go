@@ -72,12 +72,12 @@ func (c *TopicChecker) names(links pageLinks, topic, target string) error {
 	}
 	base, _ := url.Parse(target)
 	for _, link := range self {
-		if absolute(base, link) != topic {
+		if Absolute(base, link) != topic {
 			return &DeniedError{Reason: fmt.Sprintf(`%s has %s as rel="self", not %s`, what, excerpt.Cut(link, maxShown), topic)}
 		}
 	}
 	for _, link := range websub.Targets(links.all, websub.RelHub) {
-		if websub.HubURL(absolute(base, link)) == websub.HubURL(c.o.HubURL) {
+		if websub.HubURL(Absolute(base, link)) == websub.HubURL(c.o.HubURL) {
 			return nil
 		}
 	}
