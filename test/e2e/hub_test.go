@@ -101,17 +101,21 @@ func (h *hub) start() {
 		case <-listening:
 			return
 		case <-h.exited:
-			if !h.supervised || h.cmd.ProcessState.ExitCode() != exitNoStore || time.Now().After(end) {
+			if !h.supervised || !h.noStore() || time.Now().After(end) {
 				h.t.Fatalf("the hub ended before it listened:\n%s", h.log)
 			}
+			time.Sleep(100 * time.Millisecond)
 		case <-time.After(time.Until(end)):
 			h.t.Fatalf("the hub does not listen after two minutes:\n%s", h.log)
 		}
 	}
 }
 
-// exitNoStore is the exit code of a hub whose store does not answer.
-const exitNoStore = 4
+// noStore reports whether the last that the hub said is that its Redis did not answer when it started.
+func (h *hub) noStore() bool {
+	lines := strings.Split(strings.TrimSpace(h.log.String()), "\n")
+	return h.cmd.ProcessState.ExitCode() == 1 && strings.Contains(lines[len(lines)-1], "no answer from Redis")
+}
 
 // launch runs the process. The channel is closed when it listens.
 func (h *hub) launch() (listening chan struct{}) {

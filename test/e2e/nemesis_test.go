@@ -86,10 +86,11 @@ func newNemesis(t *testing.T) *nemesis {
 	return &nemesis{world: newWorld(t, nemesisLease), rnd: rand.New(rand.NewPCG(seed, name.Sum64())), rages: *nemesisFlag, tally: tally{}}
 }
 
-func (m *nemesis) addRedisHubs(n int, url string) {
+func (m *nemesis) addRedisHubs(n int, url string, more ...string) {
 	m.t.Helper()
 	for range n {
-		h := m.prepareHub("--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String(), "--drain", nemesisDrain.String(), "--give-up", nemesisGiveUp.String())
+		args := []string{"--redis-url", url, "--redis-prefix", nemesisPrefix, "--owner-lease", m.lease.String(), "--drain", nemesisDrain.String(), "--give-up", nemesisGiveUp.String()}
+		h := m.prepareHub(append(args, more...)...)
 		h.supervised = true // a Redis that was killed a moment ago may be too slow for a start on a busy machine
 		h.start()
 	}
@@ -104,40 +105,31 @@ func (m *nemesis) run(faults []fault) {
 	m.awaitReady()
 	m.c.grace = m.lease + 20*time.Second // a hub that takes over, and a sweep of it
 	m.c.perFault = nemesisInFlight + 2*commitGroup
-	ctx, cancel := context.WithCancel(m.t.Context())
-	defer cancel()
-	var running sync.WaitGroup
 	failed := make(chan error, 100)
-	background := func(do func() error) {
-		running.Go(func() {
-			if err := do(); err != nil {
-				failed <- err
-			}
-		})
-	}
+	publishers, changers := newGroup(m.t, failed), newGroup(m.t, failed)
 	var sources []*stubbornSource
 	for range topics {
 		s := m.addTopic()
 		sources = append(sources, s)
-		m.must(s.publish(ctx)) // the topic is there before anything is lost
+		m.must(s.publish(m.t.Context())) // the topic is there before anything is lost
 	}
 	for n := range topics {
 		m.stayAll(n, stay)
 	}
 	defer m.read(topics)() // until all is judged
 	for n, s := range sources {
-		background(func() error { return s.run(ctx, *pauseFlag) })
+		publishers.do(func(ctx context.Context) error { return s.run(ctx, *pauseFlag) })
 		for range 2 {
 			comes, rnd := m.addCallee(n), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
 			pause := func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) }
-			background(func() error { return m.comeAndGo(ctx, comes, pause) })
+			changers.do(func(ctx context.Context) error { return m.comeAndGo(ctx, comes, pause) })
 		}
 		quits, rnd := m.addCallee(n), rand.New(rand.NewPCG(m.rnd.Uint64(), 0))
-		background(func() error {
+		changers.do(func(ctx context.Context) error {
 			return m.quit(ctx, quits, func() time.Duration { return time.Duration(rnd.Int64N(int64(3 * time.Second))) })
 		})
 		expires := m.addCallee(n)
-		background(func() error { return m.expire(ctx, expires, 3*time.Second) })
+		changers.do(func(ctx context.Context) error { return m.expire(ctx, expires, 3*time.Second) })
 	}
 	if m.calm != nil {
 		m.calm()
@@ -151,8 +143,8 @@ func (m *nemesis) run(faults []fault) {
 	if m.c.trims {
 		m.outgrow(failed)
 	}
-	cancel()
-	running.Wait()
+	changers.end() // first: one that answers 410 needs a delivery for that
+	publishers.end()
 	close(failed)
 	for err := range failed {
 		m.t.Error(err)
@@ -163,6 +155,36 @@ func (m *nemesis) run(faults []fault) {
 	}
 	m.t.Logf("%d notifications in %v, with faults: %.0f a minute", published, raged.Round(time.Second), float64(published)/raged.Minutes())
 	m.converge()
+}
+
+// group is what runs in the background of a nemesis until it is ended.
+type group struct {
+	ctx     context.Context //nolint:containedctx // end cancels it
+	cancel  context.CancelFunc
+	failed  chan<- error
+	running sync.WaitGroup
+}
+
+func newGroup(t *testing.T, failed chan<- error) *group {
+	t.Helper()
+	g := &group{failed: failed}
+	g.ctx, g.cancel = context.WithCancel(t.Context())
+	t.Cleanup(g.cancel)
+	return g
+}
+
+func (g *group) do(what func(ctx context.Context) error) {
+	g.running.Go(func() {
+		if err := what(g.ctx); err != nil {
+			g.failed <- err
+		}
+	})
+}
+
+// end asks all of the group to end, and waits for them.
+func (g *group) end() {
+	g.cancel()
+	g.running.Wait()
 }
 
 // outgrow waits until each Source has published more than hubs keep that trim, however slow the machine is, or has

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -235,7 +236,7 @@ func (w *world) settled(ctx context.Context, c *callee, mode string, short bool,
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("a verified request to %s is %+v in the end (%w)", mode, sub, err)
+			return errors.Join(fmt.Errorf("%s is not settled at %s after %v: the subscription is %+v", mode, w.callback(c), patience, sub), err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
