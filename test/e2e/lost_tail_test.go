@@ -18,7 +18,7 @@ func TestLostHead_Invariant10(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t)
 	m := &nemesis{world: newWorld(t, 9*time.Second)}
-	m.addRedisHubs(2, redis.URL())
+	m.addRedisHubs(2, redis.URL(), "--give-up=1h", "--retry-max=1s") // callbacks are held for as long as the machine needs
 	m.awaitReady()
 	m.c.grace, m.c.perFault, m.c.faults, m.c.losses, m.c.lossy = time.Minute, 0, 3, 3, true
 	m.c.explained = map[string][]span{journal.GapRolledBack: {{0, time.Hour}}}
