@@ -230,6 +230,8 @@ func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.H
 	})
 	s := openStore(t, Options{URL: url, Prefix: prefix, Keys: keys, Timeout: patience})
 	t.Cleanup(func() { _ = s.Close() }) // whichever it is by then
+	reconciled := func() bool { return s.histories.check() == nil }
+	eventually(t, "a reconciled store", reconciled) // a busy machine may need longer than Append waits
 	reopenWith := func(with *seal.Keys) (storetest.Store, error) {
 		if err := s.Close(); err != nil {
 			return nil, err
@@ -239,6 +241,7 @@ func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.H
 			return nil, err
 		}
 		s = again
+		eventually(t, "a reconciled store", reconciled)
 		return s, nil
 	}
 	reopen := func() (storetest.Store, error) { return reopenWith(keys) }
