@@ -436,6 +436,19 @@ func TestStoreFailures(t *testing.T) {
 	}
 }
 
+// Net/http takes a client that closed its sending side for one that is gone. It may still read, and half an answer
+// must not look like a whole one.
+func TestHalfClosedClientIsNotToldThatAllIsWell(t *testing.T) {
+	m := many()
+	m.failAfter = 1
+	m.calls.Store(1)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	New(Options{Topics: m, Subscriptions: m}).ServeHTTP(w, httptest.NewRequestWithContext(gone, http.MethodGet, "http://127.0.0.1/api/v1/topics", nil))
+	wantProblem(t, answer{"/api/v1/topics", w.Code, w.Header()}, w.Body.String(), 503, "closed its side")
+}
+
 func TestBefore(t *testing.T) {
 	for id, want := range map[string]string{
 		"00000000-0000-0000-0000-000000000001": "00000000-0000-0000-0000-000000000000",

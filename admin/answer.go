@@ -44,10 +44,11 @@ func problemOf(err error) *problem {
 // fail answers a call that only reads with the problem for err.
 func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	if p.status == http.StatusServiceUnavailable {
-		if r.Context().Err() != nil {
-			return // nobody waits for the answer
-		}
+	switch {
+	case p.status != http.StatusServiceUnavailable:
+	case r.Context().Err() != nil: // a client that closed only its sending side reads the answer
+		p = refuse(http.StatusServiceUnavailable, "The client closed its side of the connection before the answer was ready. Keep it open until then.")
+	default:
 		a.Log.Warn("a request could not be answered", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), requestID(w), zap.Error(err))
 	}
 	writeProblem(w, p)

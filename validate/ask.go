@@ -145,7 +145,7 @@ func answered(resp *http.Response, what string) error {
 		return nil
 	case s == http.StatusTooManyRequests || s >= 500:
 		return &UnsureError{Reason: fmt.Sprintf("%s answered %d", what, s), After: web.RetryAfter(resp.Header, time.Now(), maxRetryAfter), Passing: s >= 500}
-	case s/100 == 3:
+	case s/100 == 3 && s != http.StatusNotModified:
 		return &DeniedError{Reason: fmt.Sprintf("%s answered with a redirect (%d), which is not followed", what, s)}
 	default:
 		return &DeniedError{Reason: fmt.Sprintf("%s answered %d", what, s)}

@@ -137,6 +137,7 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 			right(w, r)
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "denied", "redirect"},
+		{"not modified", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "denied", "the topic URI answered 304"},
 		{"not found", func(w http.ResponseWriter, r *http.Request) {
 			right(w, r)
 			w.WriteHeader(http.StatusNotFound)

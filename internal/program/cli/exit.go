@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -170,12 +171,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	if near := nearest.Of(name, names); near != "" {
 		return Fail(ExitUsage, "%w; did you mean --%s?", err, near)
 	}
-	for _, c := range cmd.Commands() {
-		if c.Flags().Lookup(name) != nil {
-			return Fail(ExitUsage, "%w; write it after the command", err)
-		}
+	if below(cmd, name) {
+		return Fail(ExitUsage, "%w; write it after the command", err)
 	}
 	return err
+}
+
+// below reports whether a command below cmd has a flag.
+func below(cmd *cobra.Command, flag string) bool {
+	return slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool {
+		return c.Flags().Lookup(flag) != nil || below(c, flag)
+	})
 }
 
 // NoArguments allows none.

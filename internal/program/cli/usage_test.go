@@ -15,6 +15,8 @@ func TestWrongUsage(t *testing.T) {
 		{"info -json", "did you mean --json?"},
 		{"--json info", "unknown flag: --json; write it after the command\n"},
 		{"sub --json ls", "unknown flag: --json; write it after the command\n"},
+		{"--yes topic reset a", "unknown flag: --yes; write it after the command\n"},
+		{"--nowhere topic reset a", "unknown flag: --nowhere\n"},
 		{"completion tcsh", `there is no command "tcsh" here`},
 		{"completion", "Available Commands:"},
 		{"help inof", `there is no command "inof" here; did you mean info?`},
