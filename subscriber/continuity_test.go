@@ -116,6 +116,14 @@ func TestEdges_DOC13(t *testing.T) {
 		l.post("application/xml", l.notification(2, 3, at2, gone))
 		l.want("2 2")
 	})
+	subscribed(t, nil, func(l *lab) { // and changed in the same way
+		at2 := l.change(2)
+		other := at2
+		other.Hash = "sha-256:0a"
+		l.post("application/xml", l.notification(0, 2, at2))
+		l.post("application/xml", l.notification(2, 3, at2, at2, at2, other))
+		l.want("2 2 2 2")
+	})
 	subscribed(t, nil, func(l *lab) { // without a time, of length zero
 		untimed := resourcesync.Entry{Loc: "https://source.example/r/x", Change: resourcesync.Created}
 		for range 2 {

@@ -114,21 +114,22 @@ type tail struct {
 	Edge []string `json:"edge,omitempty"`
 }
 
-// name identifies a change among those at the same instant.
+// name identifies a change among those at the same instant. A Source whose times have whole seconds may change a resource twice
+// within one.
 func name(e *resourcesync.Entry) string {
-	sum := sha256.Sum256([]byte(e.Loc + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.Datetime)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%d", e.Loc, e.Change, resourcesync.FormatDatetime(e.Datetime), e.Hash, e.Length))
 	return base64.RawStdEncoding.EncodeToString(sum[:12])
 }
 
 // isOld reports whether a change of the batch was handed on before.
-func (b *batch) isOld(e *resourcesync.Entry, skip map[string]bool) bool {
+func (b *batch) isOld(e *resourcesync.Entry, skip names) bool {
 	switch {
 	case b.After.IsZero() || e.Datetime.IsZero():
 		return false
 	case e.Datetime.Before(b.After):
 		return true
 	default:
-		return e.Datetime.Equal(b.After) && skip[name(e)]
+		return e.Datetime.Equal(b.After) && skip.remove(name(e))
 	}
 }
 
@@ -221,7 +222,7 @@ func (b *batch) isIn(t *tail) bool {
 		return b.Until.Before(t.Until)
 	}
 	old := named(t.Edge)
-	return !slices.ContainsFunc(b.edge, func(n string) bool { return !old[n] })
+	return !slices.ContainsFunc(b.edge, func(n string) bool { return !old.remove(n) })
 }
 
 // extend appends what is new in a notification that begins at the tail or before it, and
@@ -229,9 +230,8 @@ func (b *batch) isIn(t *tail) bool {
 func (in *inbox) extend(tx *boltfile.Tx, t tail, b batch, payload []byte) error {
 	to := tail{Until: b.Until, Edge: b.edge}
 	if b.Until.Equal(t.Until) {
-		to.Edge = append(to.Edge, t.Edge...)
+		to.Edge = merge(to.Edge, t.Edge)
 	}
-	to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
 	if !b.Empty {
 		b.After, b.Skip = t.Until, t.Edge
 		if err := in.append(tx, b, payload); err != nil {

@@ -76,18 +76,17 @@ func (in *inbox) appendPart(tx *boltfile.Tx, all []resourcesync.Entry, until tim
 	t := in.tail(tx)
 	b := batch{
 		From: t.Until, Until: until, Received: time.Now(), Repaired: true, Packed: true, MediaType: "application/xml",
-		After: t.Until, Skip: t.Edge,
+		After: t.Until,
 	}
-	skip := named(b.Skip)
+	skip := named(t.Edge)
 	var changes []resourcesync.Entry
 	for i := range all {
 		e := &all[i]
-		if b.isOld(e, skip) {
-			continue
-		}
-		changes = append(changes, *e)
 		if e.Datetime.Equal(until) && len(b.edge) < maxEdge {
 			b.edge = append(b.edge, name(e))
+		}
+		if !b.isOld(e, skip) {
+			changes = append(changes, *e)
 		}
 	}
 	if len(changes) > 0 {
@@ -107,10 +106,9 @@ func (in *inbox) appendPart(tx *boltfile.Tx, all []resourcesync.Entry, until tim
 func (in *inbox) advance(tx *boltfile.Tx, to tail) error {
 	t := in.tail(tx)
 	if to.Until.Equal(t.Until) {
-		to.Edge = append(to.Edge, t.Edge...)
+		to.Edge = merge(to.Edge, t.Edge)
 	}
 	if !to.Until.Before(t.Until) {
-		to.Edge = to.Edge[:min(len(to.Edge), maxEdge)]
 		if err := tx.Bucket(metaBucket).PutJSON(tailKey, to); err != nil {
 			return err
 		}
@@ -130,10 +128,33 @@ func (in *inbox) until() (time.Time, error) {
 	return boltfile.Read(in.db, func(tx *boltfile.Tx) time.Time { return in.tail(tx).Until })
 }
 
-func named(edge []string) map[string]bool {
-	out := make(map[string]bool, len(edge))
+// names counts the changes of each name.
+type names map[string]int
+
+func named(edge []string) names {
+	out := make(names, len(edge))
 	for _, n := range edge {
-		out[n] = true
+		out[n]++
 	}
 	return out
+}
+
+// remove removes one change of a name. It reports whether there was one.
+func (n names) remove(name string) bool {
+	had := n[name] > 0
+	if had {
+		n[name]--
+	}
+	return had
+}
+
+// merge adds to an edge the changes of another one at the same instant that it lacks.
+func merge(edge, other []string) []string {
+	has := named(edge)
+	for _, n := range other {
+		if !has.remove(n) && len(edge) < maxEdge {
+			edge = append(edge, n)
+		}
+	}
+	return edge
 }

@@ -163,7 +163,7 @@ func (s *stream) handOut(ctx context.Context, at Cursor, b batch, payload []byte
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, fmt.Errorf("subscriber: a stored notification cannot be read any more: %w", err)
 		}
-		if err == nil && (i < at.Change || b.isOld(&e, skip)) {
+		if err == nil && (b.isOld(&e, skip) || i < at.Change) {
 			continue
 		}
 		if c.Last = err != nil; c.Last {
