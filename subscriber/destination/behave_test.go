@@ -209,6 +209,59 @@ func TestRestInParts(t *testing.T) {
 	}
 }
 
+// A server that ignores If-Range sends the rest of what the resource is by now. The Source gives no hash that would show that.
+func TestRestOfAnotherState(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	old, body := strings.Repeat("0123456789abcdef", 200_000), strings.Repeat("fedcba9876543210", 200_000)
+	s.noHashes = true
+	s.put("large", body, 0)
+	n := 0
+	s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
+		if n++; n == 1 {
+			w.Header().Set("ETag", `"v1"`)
+			w.Header().Set("Content-Length", fmt.Sprint(len(old)))
+			_, _ = io.WriteString(w, old[:len(old)/2])
+			return // and the connection breaks
+		}
+		w.Header().Set("ETag", `"v2"`)
+		r.Header.Del("If-Range")
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(body))
+	})
+	if r, err := s.open(dir).Sync(t.Context()); err != nil || !r.InSync() {
+		t.Errorf("%v %+v", err, r)
+	}
+	if got := read(dir, "large"); got != body {
+		t.Errorf("the file has %d bytes, and not those of one state", len(got))
+	}
+}
+
+// A Source whose times have whole seconds changes a resource again within the second up to which its Change List was read.
+func TestChangedAgainWithinASecond(t *testing.T) {
+	for name, noHashes := range map[string]bool{"with hashes": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSource(t), t.TempDir()
+			s.noHashes = noHashes
+			s.put("a", "0", 0)
+			s.set("/data/a", func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("ETag", fmt.Sprintf("%q", s.files["a"]))
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(s.files["a"]))
+			})
+			c := s.open(dir)
+			for _, body := range []string{"1", "2", "3"} {
+				s.put("a", body, 1)
+				for range 2 {
+					if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+						t.Errorf("%v %+v", err, r)
+					}
+					if got := read(dir, "a"); got != body {
+						t.Errorf("the copy has %q, want %q", got, body)
+					}
+				}
+			}
+		})
+	}
+}
+
 // A plain sitemap is a Source, asked only for what changed.
 func TestPlainSitemap(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()

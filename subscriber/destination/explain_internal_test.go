@@ -53,10 +53,10 @@ func TestFullDiskWhileReceiving(t *testing.T) {
 	}
 	defer func() { _ = f.Close() }()
 	p := &partial{
-		fetcher: &fetcher{dir: "/srv/copy", space: newSpace(&Options{Dir: t.TempDir(), MaxTotal: -1, MinFree: -1})},
+		fetcher: &fetcher{dir: "/srv/copy", maxFile: 8, space: newSpace(&Options{Dir: t.TempDir(), MaxTotal: -1, MinFree: -1})},
 		f:       f, hash: resourcesync.NewHasher(resourcesync.SHA256),
 	}
-	err = p.receive(strings.NewReader("the body"), 8)
+	err = p.receive(strings.NewReader("the body"), desired{length: 8})
 	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "the disk of /srv/copy is full; make room there") {
 		t.Errorf("%v", err)
 	}

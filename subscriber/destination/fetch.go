@@ -163,7 +163,7 @@ func (ft *fetcher) put(w desired, p string) (file, error) {
 		return file{}, err
 	}
 	defer func() { _ = in.Close() }()
-	if err := part.receive(in, ft.limit(w)); err != nil {
+	if err := part.receive(in, w); err != nil {
 		return file{}, err
 	}
 	return part.moveIn(w, p)
@@ -293,11 +293,11 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		part.keep = false
 		return file{}, err
 	}
-	if err := part.begin(resp, address, ft.limit(w), w); err != nil {
+	if err := part.begin(resp, address, w); err != nil {
 		part.keep = false
 		return file{}, err
 	}
-	if err := part.receive(resp.Body, ft.limit(w)); err != nil {
+	if err := part.receive(resp.Body, w); err != nil {
 		return file{}, endedEarly(err, part.size-part.have, resp.ContentLength)
 	}
 	f, err = part.moveIn(w, p)

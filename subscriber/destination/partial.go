@@ -162,7 +162,7 @@ func (p *partial) header(in []string) http.Header {
 // begin prepares the partial for the body of a response of 200 or 206. Bytes that are stored in
 // content codings may come with a Content-Encoding that says so (LNK-10), or without. Another one, such as that of
 // Apache for any .gz file, counts only if a hash shows whether these bytes are those of the resource.
-func (p *partial) begin(resp *http.Response, address string, limit int64, w desired) (err error) {
+func (p *partial) begin(resp *http.Response, address string, w desired) (err error) {
 	defer func() { err = diskFull(err, p.fetcher.dir) }()
 	enc := strings.Join(resp.Header.Values("Content-Encoding"), ", ")
 	if is := codings(enc); !strings.EqualFold(enc, "identity") && enc != "" && !slices.Equal(is, codings(w.encoding)) {
@@ -174,6 +174,9 @@ func (p *partial) begin(resp *http.Response, address string, limit int64, w desi
 	if resp.StatusCode == http.StatusPartialContent {
 		if p.have == 0 || !isRest(resp.Header.Get("Content-Range"), p.have) {
 			return errors.New("the response has a part that was not requested")
+		}
+		if resp.Header.Get("ETag") != p.from.ETag { // the server ignores If-Range
+			return errors.New("the response has a part of another state than the bytes before it")
 		}
 		if _, err := io.Copy(p.hash, io.NewSectionReader(p.f, 0, p.have)); err != nil {
 			return err
@@ -192,14 +195,23 @@ func (p *partial) begin(resp *http.Response, address string, limit int64, w desi
 			return err
 		}
 	}
+	limit := p.fetcher.limit(w)
 	switch size := p.have + resp.ContentLength; {
 	case resp.ContentLength < 0 || size <= min(limit, p.reserved):
 		return nil
 	case size > limit:
-		return &mismatchError{what: fmt.Sprintf("it has %d bytes, but only %d are allowed", size, limit)}
+		return tooLong(fmt.Sprintf("%d bytes", size), limit, w)
 	default:
 		return p.reserve(size)
 	}
+}
+
+// tooLong returns the error for a resource that has more bytes than the limit.
+func tooLong(has string, limit int64, w desired) error {
+	if limit == w.length {
+		return &mismatchError{what: fmt.Sprintf("it has %s, and the Source says %d", has, limit)}
+	}
+	return &mismatchError{what: fmt.Sprintf("it has %s, and Options.MaxFile allows %d; raise that if the Source is right", has, limit)}
 }
 
 // isRest reports whether a Content-Range has all bytes from an offset on. A server may answer with fewer of them, and nothing
@@ -222,8 +234,9 @@ func (p *partial) remember(resp *http.Response, address string) error {
 	return p.fetcher.tree.root.WriteFile(p.name+notes, raw, 0o600)
 }
 
-// receive reads the body, up to limit.
-func (p *partial) receive(body io.Reader, limit int64) error {
+// receive reads the body, up to the limit of the resource.
+func (p *partial) receive(body io.Reader, w desired) error {
+	limit := p.fetcher.limit(w)
 	n, err := io.Copy(io.MultiWriter(p, p.f, p.hash), io.LimitReader(body, max(0, limit-p.have)+1))
 	if err != nil {
 		if full(err) {
@@ -233,7 +246,7 @@ func (p *partial) receive(body io.Reader, limit int64) error {
 	}
 	if p.have+n > limit {
 		p.keep = false
-		return &mismatchError{what: fmt.Sprintf("it has more than the %d bytes that are allowed", limit)}
+		return tooLong("more bytes", limit, w)
 	}
 	return nil
 }

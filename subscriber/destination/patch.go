@@ -167,7 +167,7 @@ func (ft *fetcher) patchWith(ctx context.Context, url string, link mirror, old s
 		_ = in.CloseWithError(err) // never fails
 		ended <- err
 	}()
-	err = part.receive(from, ft.limit(w))
+	err = part.receive(from, w)
 	cancel()
 	_ = from.CloseWithError(errors.New("the file that it makes is too long")) // never fails
 	if failed := <-ended; err == nil && failed != nil {
