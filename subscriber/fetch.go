@@ -159,8 +159,11 @@ func (p page) document(most int) (*document, error) {
 	})
 	d.modified, _ = http.ParseTime(p.Header.Get("Last-Modified"))
 	d.reached, _ = resourcesync.ParseDatetime(p.Header.Get("RSHub-Until")) // zero after an error
-	var err error
-	if d.head, err = d.Head(); err != nil {
+	err := biglist.Coding(p.Header)
+	if err == nil {
+		d.head, err = d.Head()
+	}
+	if err != nil {
 		_ = p.Body.Close()
 		return nil, fmt.Errorf("reading %s: %w", p.URL, biglist.Explain(err, most))
 	}

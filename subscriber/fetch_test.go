@@ -115,10 +115,11 @@ func TestOneAnswerAtATime(t *testing.T) {
 			"a topic": func(ctx context.Context, c Doer) error { _, err := DiscoverSource(ctx, c, host+"/page"); return err },
 			"a sitemap": func(ctx context.Context, c Doer) error {
 				d := discoverer{client: c, seen: map[string]bool{}}
-				if !d.robots(ctx, host+robotsPath) {
-					return errors.New("nothing found")
+				found, err := d.robots(ctx, host+robotsPath)
+				if err == nil && !found {
+					err = errors.New("nothing found")
 				}
-				return nil
+				return err
 			},
 			"changes": func(ctx context.Context, c Doer) error {
 				set := Set{Documents: map[string]string{resourcesync.ChangeList: host + "/changes.xml"}}

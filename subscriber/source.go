@@ -86,8 +86,14 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 		return d.source, nil
 	}
 	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away.
-	if !Away(first) && !Away(err) && d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String()) {
-		return d.source, nil
+	if !Away(first) && !Away(err) {
+		found, unread := d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String())
+		switch {
+		case unread != nil:
+			return Source{}, unread
+		case found:
+			return d.source, nil
+		}
 	}
 	first = cmp.Or(first, errors.New("it is no document of ResourceSync and links to none"))
 	err = cmp.Or(err, errors.New("no document of ResourceSync"))
@@ -188,8 +194,10 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 			above, err := web.Resolve(doc.url, up.Href)
 			if err == nil {
 				doc.end() // as in below
-				if found, err := d.from(ctx, above, ups+1); found || err != nil {
-					return found, err
+				// known: another list led there.
+				known := d.seen[above] && len(d.source.Sets) > 0
+				if found, err := d.from(ctx, above, ups+1); found || known || err != nil {
+					return found || known, err
 				}
 			}
 		}
@@ -231,19 +239,22 @@ func (d *discoverer) below(ctx context.Context, doc *document) (bool, error) {
 	return len(d.source.Sets) > 0, nil
 }
 
-func (d *discoverer) robots(ctx context.Context, address string) bool {
+// robots adds the sitemaps that a robots.txt names. One that cannot be read fails the whole: a set would be missing.
+func (d *discoverer) robots(ctx context.Context, address string) (found bool, err error) {
 	p, err := get(ctx, d.client, address, "text/plain, */*;q=0.1")
 	if err != nil {
-		return false
+		return false, nil //nolint:nilerr // then it names none
 	}
 	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.URL)
 	_ = p.Body.Close() // it was only read
 	for _, s := range sitemaps[:min(len(sitemaps), maxRobots)] {
-		if found, _ := d.from(ctx, s, 0); found {
-			return true
+		one, err := d.from(ctx, s, 0)
+		if err != nil {
+			return false, fmt.Errorf("%s names a sitemap that cannot be used (%w); if the others are enough, give the address of one of them as that of the Source", address, err)
 		}
+		found = found || one
 	}
-	return false
+	return found, nil
 }
 
 // readSet reads a Capability List.

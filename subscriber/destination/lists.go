@@ -163,6 +163,9 @@ func (l *lists) downloadOne(ctx context.Context, d *documents, address string, h
 		if resp.StatusCode != http.StatusOK {
 			return fetched{}, &subscriber.StatusError{URL: address, Status: resp.StatusCode}
 		}
+		if err := biglist.Coding(resp.Header); err != nil {
+			return fetched{}, &refusedError{fmt.Errorf("reading %s: %w", address, err)}
+		}
 		got := fetched{url: resp.Request.URL.String(), resp: resp}
 		if got.name, err = l.toFile(d, resp.Body); err == nil {
 			got.head, err = d.headOf(got.name)
