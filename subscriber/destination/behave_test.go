@@ -235,6 +235,28 @@ func TestRestOfAnotherState(t *testing.T) {
 	}
 }
 
+// A lastmod may be a date alone. The resource may have changed again as long as that day is not over.
+func TestLastmodIsADate(t *testing.T) {
+	for ago, want := range map[int]string{0: "second", 2: "first"} {
+		s, dir := newSource(t), t.TempDir()
+		s.offers, s.noHashes = []string{resourcesync.ResourceList}, true
+		s.put("a", "first", 0)
+		s.set("/data/a", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s.files["a"]) })
+		s.set("/resourcelist.xml", answer(fmt.Sprintf(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>%s/data/a</loc><lastmod>%s</lastmod></url></urlset>`,
+			s.URL, time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly))))
+		c := s.open(dir)
+		for range 2 {
+			if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+				t.Errorf("%v %+v", err, r)
+			}
+			s.files["a"] = "second"
+		}
+		if got := read(dir, "a"); got != want {
+			t.Errorf("%d days ago: the copy has %q, want %q", ago, got, want)
+		}
+	}
+}
+
 // A Source whose times have whole seconds changes a resource again within the second up to which its Change List was read.
 func TestChangedAgainWithinASecond(t *testing.T) {
 	for name, noHashes := range map[string]bool{"with hashes": false, "without": true} {

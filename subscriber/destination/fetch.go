@@ -282,7 +282,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		if !conditional {
 			return file{}, &refusedError{fmt.Errorf("%s answered 304 to a request without a condition", address)}
 		}
-		have.LastMod = w.lastMod
+		have.LastMod, have.Early = w.lastMod, isToday(w.lastMod)
 		return have, nil
 	}
 	if err := pageInstead(&w, address, resp); err != nil {

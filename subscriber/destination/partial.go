@@ -200,7 +200,7 @@ func (p *partial) begin(resp *http.Response, address string, w desired) (err err
 	case resp.ContentLength < 0 || size <= min(limit, p.reserved):
 		return nil
 	case size > limit:
-		return tooLong(fmt.Sprintf("%d bytes", size), limit, w)
+		return tooLong(fmt.Sprintf("%d bytes, more", size), limit, w)
 	default:
 		return p.reserve(size)
 	}
@@ -208,10 +208,11 @@ func (p *partial) begin(resp *http.Response, address string, w desired) (err err
 
 // tooLong returns the error for a resource that has more bytes than the limit.
 func tooLong(has string, limit int64, w desired) error {
+	allows := "Options.MaxFile allows; raise that if the Source is right"
 	if limit == w.length {
-		return &mismatchError{what: fmt.Sprintf("it has %s, and the Source says %d", has, limit)}
+		allows = "the Source says"
 	}
-	return &mismatchError{what: fmt.Sprintf("it has %s, and Options.MaxFile allows %d; raise that if the Source is right", has, limit)}
+	return &mismatchError{what: fmt.Sprintf("it has %s than the %d bytes that %s", has, limit, allows)}
 }
 
 // isRest reports whether a Content-Range has all bytes from an offset on. A server may answer with fewer of them, and nothing
@@ -246,7 +247,7 @@ func (p *partial) receive(body io.Reader, w desired) error {
 	}
 	if p.have+n > limit {
 		p.keep = false
-		return tooLong("more bytes", limit, w)
+		return tooLong("more", limit, w)
 	}
 	return nil
 }
@@ -279,7 +280,7 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	}
 	p.moved = true
 	return file{
-		Path: to, Set: w.set, Length: p.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal, LastMod: w.lastMod,
+		Path: to, Set: w.set, Length: p.hash.Length(), Hash: got.String(), Said: got.Compare(w.digests) == resourcesync.Equal, LastMod: w.lastMod, Early: isToday(w.lastMod),
 	}, nil
 }
 

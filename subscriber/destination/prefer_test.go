@@ -188,7 +188,7 @@ func TestStoredCoded_LNK10(t *testing.T) {
 			_, _ = io.WriteString(w, zip(body))
 		}, ""},
 		"another coding": {func(w http.ResponseWriter, _ *http.Request) { coded(w, "br"); _, _ = io.WriteString(w, "brotli") }, "Content-Encoding br"},
-		"decoded":        {answer(strings.Repeat("body", 20)), "and the Source says"},
+		"decoded":        {answer(strings.Repeat("body", 20)), "that the Source says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := newSource(t), t.TempDir()

@@ -215,7 +215,12 @@ func (r *reconciler) isInStep(w desired) (file, bool) {
 	if c := resourcesync.ParseHashes(f.Hash).Compare(w.digests); c == resourcesync.Equal || c == resourcesync.Different {
 		return f, c == resourcesync.Equal
 	}
-	return f, (w.change == "" || w.changedAt.IsZero()) && (f.Instead == w.first || f.Instead == "" && !w.alternate) && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod)
+	return f, (w.change == "" || w.changedAt.IsZero()) && (f.Instead == w.first || f.Instead == "" && !w.alternate) && !w.lastMod.IsZero() && w.lastMod.Equal(f.LastMod) && !f.Early
+}
+
+// isToday reports whether a time of modification may be a date alone, as in many sitemaps, of a day that is not over in each zone.
+func isToday(lastMod time.Time) bool {
+	return lastMod.Equal(lastMod.UTC().Truncate(24*time.Hour)) && time.Since(lastMod) < 36*time.Hour
 }
 
 // isBehindFailure reports whether another set that lists the same resource described a

@@ -50,6 +50,8 @@ type file struct {
 	Hash    string    `json:"hash"`
 	Said    bool      `json:"said,omitempty"`
 	LastMod time.Time `json:"lastmod,omitzero"`
+	// Early says that LastMod was a day that was not over: the resource may have changed again on it.
+	Early bool `json:"early,omitempty"`
 	// ETag and Modified are the validators of the response.
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
