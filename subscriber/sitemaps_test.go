@@ -54,3 +54,34 @@ func TestAllSitemapsOfRobots_SRC14(t *testing.T) {
 		})
 	}
 }
+
+// A robots.txt of which only a part counts would hide sets, too.
+func TestRobotsCountsWhole_SRC14(t *testing.T) {
+	for name, c := range map[string]struct {
+		robots http.HandlerFunc
+		want   string // of the error
+	}{
+		"many sitemaps": {func(w http.ResponseWriter, _ *http.Request) {
+			for i := range maxRobots + 1 {
+				_, _ = fmt.Fprintf(w, "Sitemap: /%d.xml\n", i)
+			}
+		}, "/robots.txt names more than 100 sitemaps"},
+		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = fmt.Fprint(w, "Sitemap: /0.xml\n")
+		}, "reading "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.HandleFunc("/robots.txt", c.robots)
+			mux.HandleFunc("/0.xml", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprint(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>`)
+			})
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			if s, err := DiscoverSource(t.Context(), server.Client(), server.URL+"/"); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, %v; want an error with %q", s.Sets, err, c.want)
+			}
+		})
+	}
+}

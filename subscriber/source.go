@@ -22,7 +22,7 @@ const WellKnown = "/.well-known/resourcesync"
 const (
 	maxSets    = 1_000 // Capability Lists of a Source that are read
 	maxUps     = 4     // steps from a document up to its Capability List
-	maxRobots  = 100   // sitemaps of a robots.txt that count
+	maxRobots  = 100   // sitemaps of a robots.txt
 	robotsPath = "/robots.txt"
 )
 
@@ -245,9 +245,15 @@ func (d *discoverer) robots(ctx context.Context, address string) (found bool, er
 	if err != nil {
 		return false, nil //nolint:nilerr // then it names none
 	}
-	sitemaps, _ := resourcesync.Sitemaps(p.Body, p.URL)
+	sitemaps, err := resourcesync.Sitemaps(p.Body, p.URL)
 	_ = p.Body.Close() // it was only read
-	for _, s := range sitemaps[:min(len(sitemaps), maxRobots)] {
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", address, err)
+	}
+	if len(sitemaps) > maxRobots {
+		return false, fmt.Errorf("%s names more than %d sitemaps; give the address of one of them as that of the Source", address, maxRobots)
+	}
+	for _, s := range sitemaps {
 		one, err := d.from(ctx, s, 0)
 		if err != nil {
 			return false, fmt.Errorf("%s names a sitemap that cannot be used (%w); if the others are enough, give the address of one of them as that of the Source", address, err)
