@@ -17,7 +17,7 @@ type Announcement struct {
 	Name string
 	// Sum is a digest of the request. A Name with another one is refused.
 	Sum [32]byte
-	// Changes have a Change each.
+	// Changes have a Change each; one without is refused.
 	Changes []Given
 }
 
@@ -55,7 +55,7 @@ func (s *Source) Announce(set string, all ...Announcement) ([]Receipt, error) {
 			continue
 		}
 		if _, ok := x.packager.origin.(announced); !ok {
-			break
+			return nil, errNotAnnounced
 		}
 		receipts, err := x.index.announce(time.Now(), all, full(x))
 		if err == nil {
@@ -63,7 +63,7 @@ func (s *Source) Announce(set string, all ...Announcement) ([]Receipt, error) {
 		}
 		return receipts, err
 	}
-	return nil, errNotAnnounced
+	return nil, fmt.Errorf("there is no set %q", set)
 }
 
 // mostWaiting is how many announced changes may wait for the outbox.

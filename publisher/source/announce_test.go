@@ -49,6 +49,9 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	if _, err := s.Announce("other", says("a", 1)); err == nil || !strings.Contains(err.Error(), `no set "other"`) {
+		t.Error(err)
+	}
 	x := s.sets[0]
 	announce := func(name string) {
 		if _, err := s.Announce("", says(name, 1)); err != nil {
@@ -66,6 +69,20 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 	}
 	if n, offset := x.changes.Recorded(), x.shelf.current().History.Offset; n != 3 || offset != 0 {
 		t.Errorf("the outbox has changes up to %d, and the log is %d behind it", n, offset)
+	}
+}
+
+// A change that is none would keep everything after it in the log from being published.
+func TestAnnounceRefusesWhatIsNoChange(t *testing.T) {
+	x := announcedIndex(t, t.TempDir())
+	for _, change := range []resourcesync.ChangeType{"", "upserted"} {
+		wrong := Given{Resource: Resource{URL: "https://example.org/wrong"}, Change: change}
+		if _, err := x.announce(time.Now(), []Announcement{says("good", 1), says("wrong", 2, wrong)}, nil); !errors.Is(err, ErrGiven) {
+			t.Errorf("the change %q: %v", change, err)
+		}
+	}
+	if got := logOf(t, x); len(got) > 0 {
+		t.Errorf("logged %q", got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
@@ -98,8 +99,12 @@ func (x *Index) announce(now time.Time, all []Announcement, full error) (receipt
 	checker := newEntryCheck()
 	for i := range all {
 		for j := range all[i].Changes {
-			if err := checker.check(&all[i].Changes[j]); err != nil {
+			g := &all[i].Changes[j]
+			if err := checker.check(g); err != nil {
 				return nil, err
+			}
+			if g.Change == "" {
+				return nil, fmt.Errorf("%w: an announced change of %q has no Change, and the index has nothing to compare it with", ErrGiven, g.Resource.Key())
 			}
 		}
 	}

@@ -24,7 +24,8 @@ type Given struct {
 // ErrGiven is wrapped by the errors of Apply if no document can have what is given.
 var ErrGiven = errors.New("this cannot be published")
 
-// Check returns an error that wraps ErrGiven if no document can have the resource.
+// Check returns an error that wraps ErrGiven if no document can have the resource, or the Change
+// is neither empty nor known.
 func (g *Given) Check() error {
 	return newEntryCheck().check(g)
 }
@@ -99,6 +100,9 @@ func newEntryCheck() *entryCheck {
 
 func (c *entryCheck) check(g *Given) error {
 	r := &g.Resource
+	if g.Change != "" && !g.Change.Known() {
+		return fmt.Errorf("%w: there is no change %q; it is %q, %q or %q", ErrGiven, g.Change, resourcesync.Created, resourcesync.Updated, resourcesync.Deleted)
+	}
 	if err := checkKey(r); err != nil {
 		return err
 	}

@@ -175,6 +175,10 @@ func TestApplyRefusesWhatNoDocumentCanHave(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	unknown := Given{Resource: good.Resource, Change: "upserted"}
+	if _, err := x.Apply(time.Now(), good, unknown); !errors.Is(err, ErrGiven) || unknown.Check() == nil {
+		t.Errorf("an unknown change: %v", err)
+	}
 	if got := logOf(t, x); len(got) > 0 || x.Len() != 0 {
 		t.Errorf("logged %q of %d resources", got, x.Len())
 	}
