@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rshub/rshub/resourcesync"
 )
 
 // read returns the lines of a catalogue, and the errors of those that are wrong.
@@ -196,6 +198,35 @@ func ExampleWriter() {
 	// {"url":"https://repo.example.org/item/0?a&b","type":"text/html","lastmod":"2026-11-25T10:00:00Z"}
 	// {"url":"https://repo.example.org/item/1?a&b","type":"text/html","lastmod":"2026-11-25T10:00:00Z"}
 	// {"end":true,"count":2}
+}
+
+// A Writer writes nothing that a Reader refuses, or that names another file.
+func TestWriterWritesWhatReadersRead(t *testing.T) {
+	link := func(l resourcesync.Link) Entry {
+		return Entry{URL: "https://example.org/a", Links: []resourcesync.Link{l}}
+	}
+	far := time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for what, e := range map[string]Entry{
+		"a long line":        {URL: "https://example.org/" + strings.Repeat("a", MaxLine)},
+		"a far time":         {URL: "https://example.org/a", LastMod: far},
+		"a path in Latin-1":  {Path: "caf\xe9.txt"},
+		"a wrong pri":        link(resourcesync.Link{Rel: "via", Href: "https://example.org/b", Pri: -1}),
+		"a link without rel": link(resourcesync.Link{Href: "https://example.org/b"}),
+		"the hash of a link": link(resourcesync.Link{Rel: "via", Href: "https://example.org/b", Hash: "md5:b"}),
+		"the time of a link": link(resourcesync.Link{Rel: "via", Href: "https://example.org/b", Modified: far}),
+	} {
+		var out bytes.Buffer
+		w := NewWriter(&out)
+		if err := w.Write(e); err == nil || out.Len() > 0 {
+			t.Errorf("%s: %v, %.200q", what, err, out.String())
+		}
+		if err := errors.Join(w.Write(Entry{Path: "caf\u00e9.txt"}), w.End()); err != nil {
+			t.Error(err)
+		}
+		if lines, wrong := read(t, out.String()); len(wrong) > 0 || len(lines) != 2 || lines[1].Count != 1 {
+			t.Errorf("%s: then %+v, %v", what, lines, wrong)
+		}
+	}
 }
 
 // What is read can be written, and is read as the same.
