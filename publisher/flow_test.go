@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -49,6 +50,27 @@ func TestHubDownForAnHour_SRC09_SRC10(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		stop()
+	})
+}
+
+// Nobody waits for a hub that a closed Publisher will never send to.
+func TestFlushEndsWhenClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, hubA)
+		p := b.open(nil)
+		b.record(p, 0, 1, together)
+		flushed := make(chan error, 1)
+		go func() { flushed <- p.Flush(t.Context()) }()
+		synctest.Wait()
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-flushed; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if err := p.Flush(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Flush cuts what was recorded before the call without waiting for more, and returns when
-// every hub has it. The error says which hubs do not have it, because ctx ended or they
-// stopped. Run has to be running.
+// every hub has it. The error says which hubs do not have it, because ctx ended, they
+// stopped or the Publisher was closed. Run has to be running.
 func (p *Publisher) Flush(ctx context.Context) error {
 	last := p.box.outboxState().Last
 	for {
@@ -30,6 +30,9 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		err, waits := p.lacking(until)
 		if !waits {
 			return err
+		}
+		if p.box.closed() {
+			return errors.Join(err, ErrClosed)
 		}
 		select {
 		case <-changed:

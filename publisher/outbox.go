@@ -131,6 +131,11 @@ func (x *outbox) publish() {
 // outboxState returns the state and the counts of what is durable.
 func (x *outbox) outboxState() outboxState { return *x.now.Load() }
 
+// closed reports whether the outbox was closed.
+func (x *outbox) closed() bool {
+	return errors.Is(x.db.View(func(*boltfile.Tx) error { return nil }), ErrClosed)
+}
+
 // do runs a write, and returns when it is durable. Run may change the outboxState. If run
 // returns an error, nothing that it wrote is stored. If ctx ends before the write has
 // begun, it never does; otherwise do waits for it.

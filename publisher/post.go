@@ -90,6 +90,11 @@ func Post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	if err := websub.CheckURL("the topic", n.Topic); err != nil {
 		return Receipt{}, err
 	}
+	if n.Location != "" {
+		if err := websub.CheckURL("the location", n.Location); err != nil {
+			return Receipt{}, err
+		}
+	}
 	client, release, err := withoutRedirects(client)
 	if err != nil {
 		return Receipt{}, err

@@ -66,6 +66,14 @@ func TestPostAsksForTheCredential(t *testing.T) {
 	}
 }
 
+// What cannot be sent is no fault of the hub.
+func TestPostRefusesALocationThatIsNone(t *testing.T) {
+	_, err := Post(t.Context(), nil, Hub{URL: "http://127.0.0.1:1/"}, Notification{Topic: bedTopic, Location: bedTopic + "a\nb"})
+	if err == nil || !strings.Contains(err.Error(), "the location") {
+		t.Error(err)
+	}
+}
+
 func TestPostIsRefused_SRC08(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, c := range []struct {

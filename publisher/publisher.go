@@ -136,5 +136,7 @@ func (p *Publisher) begins(at time.Time) bool {
 // Close releases the folder. Run has to have returned. It may be called again.
 func (p *Publisher) Close() error {
 	p.release()
-	return p.box.db.Close()
+	err := p.box.db.Close()
+	p.changed.Broadcast() // ends a Flush
+	return err
 }
