@@ -77,11 +77,11 @@ func NewDumpWriter(w io.Writer, h Head, o DumpWriteOptions) (*DumpWriter, error)
 // deletion. Each is read to its end.
 //
 // Length and Hash are filled in if the entry or the link has none, and compared if it
-// has: for a bitstream that differs the error is an *Error of the kind BadPackage. For an
-// entry that breaks a rule (Writer.Write), or whose path is in use or not safe, it is an
-// *Error of another kind, and if the manifest has no room, ErrFull. After these, and if
+// has. For an entry that breaks a rule (Writer.Write), or whose path is in use or not safe,
+// the error is an *Error, and if the manifest has no room, ErrFull. After these, and if
 // there are too few or too many bitstreams, the package is as it was. All other errors
-// leave it unusable.
+// leave it unusable, also that of a bitstream that differs: an *Error of the kind
+// BadPackage.
 func (d *DumpWriter) Write(e Entry, bitstreams ...io.Reader) error {
 	switch {
 	case d.closed:

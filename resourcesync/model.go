@@ -62,7 +62,8 @@ type Entry struct {
 	// LastMod is when the resource was last modified, which need not be when it
 	// changed. It is written to the millisecond.
 	LastMod time.Time
-	// ChangeFreq and Priority are those of sitemaps, not checked.
+	// ChangeFreq and Priority are those of sitemaps. Readers do not check them; writers do
+	// (DOC-51).
 	ChangeFreq, Priority string
 	// Change is Created, Updated or Deleted (DOC-17), in documents about changes.
 	Change ChangeType
