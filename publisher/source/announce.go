@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rshub/rshub/publisher"
 )
@@ -57,6 +58,9 @@ func (s *Source) Announce(set string, all ...Announcement) ([]Receipt, error) {
 		if _, ok := x.packager.origin.(announced); !ok {
 			return nil, errNotAnnounced
 		}
+		if err := x.packager.composer.fits(all); err != nil {
+			return nil, err
+		}
 		receipts, err := x.index.announce(time.Now(), all, full(x))
 		if err == nil {
 			x.moved.Broadcast()
@@ -64,6 +68,19 @@ func (s *Source) Announce(set string, all ...Announcement) ([]Receipt, error) {
 		return receipts, err
 	}
 	return nil, fmt.Errorf("there is no set %q", set)
+}
+
+// fits returns an error for a path whose URL no document can have.
+func (s *composer) fits(all []Announcement) error {
+	for i := range all {
+		for j := range all[i].Changes {
+			r := &all[i].Changes[j].Resource
+			if n := utf8.RuneCountInString(s.urlOf(&s.address, r)); n > longestURL {
+				return fmt.Errorf("%w: the URL of %.100q... would have %d characters, and %d are the most", ErrGiven, r.Path, n, longestURL)
+			}
+		}
+	}
+	return nil
 }
 
 // mostWaiting is how many announced changes may wait for the outbox.

@@ -52,6 +52,11 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 	if _, err := s.Announce("other", says("a", 1)); err == nil || !strings.Contains(err.Error(), `no set "other"`) {
 		t.Error(err)
 	}
+	long := Given{Change: resourcesync.Created, Resource: Resource{Path: strings.Repeat("a/", 1020), Length: UnknownLength}}
+	long.Resource.Path += "a" // its URL is longer by that of the Source
+	if _, err := s.Announce("", says("long", 1, long)); !errors.Is(err, ErrGiven) || !strings.Contains(err.Error(), "2048 are the most") {
+		t.Error(err)
+	}
 	x := s.sets[0]
 	announce := func(name string) {
 		if _, err := s.Announce("", says(name, 1)); err != nil {
