@@ -159,7 +159,7 @@ func (p page) document(most int) (*document, error) {
 	})
 	d.modified, _ = http.ParseTime(p.Header.Get("Last-Modified"))
 	d.reached, _ = resourcesync.ParseDatetime(p.Header.Get("RSHub-Until")) // zero after an error
-	err := biglist.Coding(p.Header)
+	err := web.CheckCoding(p.Header)
 	if err == nil {
 		d.head, err = d.Head()
 	}

@@ -163,7 +163,7 @@ func (l *lists) downloadOne(ctx context.Context, d *documents, address string, h
 		if resp.StatusCode != http.StatusOK {
 			return fetched{}, &subscriber.StatusError{URL: address, Status: resp.StatusCode}
 		}
-		if err := biglist.Coding(resp.Header); err != nil {
+		if err := web.CheckCoding(resp.Header); err != nil {
 			return fetched{}, &refusedError{fmt.Errorf("reading %s: %w", address, err)}
 		}
 		got := fetched{url: resp.Request.URL.String(), resp: resp}

@@ -278,7 +278,7 @@ func TestDefectsAreTold(t *testing.T) {
 		"topic of another kind":       {header("/changes/", "Content-Type", "text/plain"), "WARN topic"},
 		"no hub in the list":          {edit("/capabilitylist.xml", `rel="hub"`, `rel="via"`), "names no hub"},
 		"served without tags":         {edit("/.well-known/resourcesync", "\x00", ""), "without ETag and Last-Modified"},
-		"coded":                       {header("/capabilitylist.xml", "Content-Encoding", "br"), `/capabilitylist.xml: it comes with Content-Encoding "br", which was not requested`},
+		"coded":                       {header("/capabilitylist.xml", "Content-Encoding", "br"), `/capabilitylist.xml: the answer has Content-Encoding "br", which was not requested`},
 		"served as text":              {header("/capabilitylist.xml", "Content-Type", "text/plain"), "its Content-Type is"},
 		"parts with a gap":            {edit("/changelist-4.xml", `from="2`, `from="3`), "FAIL document"},
 		"pushes without a list":       {edit("/capabilitylist.xml", `capability="changelist"`, `capability="changelist-archive"`), "WARN document " + s.URL + "/capabilitylist.xml: changes are pushed, and there is no Change List"},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -98,10 +99,8 @@ func (in input) document() (body, error) {
 			return b, fmt.Errorf("it is %s%s; extract it, and validate the documents in it one by one. A package of a dump has to be a ZIP file", no.name, also)
 		}
 	}
-	switch coding := strings.ToLower(in.header.Get("Content-Encoding")); coding {
-	case "", "identity", "gzip", "x-gzip":
-	default:
-		err = fmt.Errorf("it comes with Content-Encoding %.100q, which was not requested; send it as it is, or as gzip", coding)
+	if coded := web.CheckCoding(in.header); coded != nil {
+		err = coded
 	}
 	if packed && !in.gzip {
 		err = errors.New("it is compressed with gzip, and neither its name, by .gz, nor HTTP says so; readers will not decompress it")

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/rshub/rshub/resourcesync"
@@ -39,19 +37,6 @@ func DumpLimits(entries int) resourcesync.DumpLimits {
 
 // Sent is how many bytes are taken of the answer that such a document comes with.
 func Sent(entries int) int64 { return Limits(entries).Bytes + overhead }
-
-// Coding returns an error if an answer has a content coding that no request of a document asks for. Gzip is recognised by its
-// first bytes.
-func Coding(header http.Header) error {
-	for _, coding := range header.Values("Content-Encoding") {
-		switch strings.ToLower(coding) {
-		case "", "identity", "gzip", "x-gzip":
-		default:
-			return fmt.Errorf("the answer has Content-Encoding %.100q, which was not requested; send the document as it is, or as gzip", coding)
-		}
-	}
-	return nil
-}
 
 // Entries goes over the entries of the document of an address. The error of one that is
 // over Limits names the option that raises them. At the end large is told of the entries
