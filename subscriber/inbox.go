@@ -121,7 +121,8 @@ func name(e *resourcesync.Entry) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:12])
 }
 
-// isOld reports whether a change of the batch was handed on before.
+// isOld reports whether a change of the batch was handed on before. It takes the change from skip, so it has to be asked
+// of each change once.
 func (b *batch) isOld(e *resourcesync.Entry, skip names) bool {
 	switch {
 	case b.After.IsZero() || e.Datetime.IsZero():

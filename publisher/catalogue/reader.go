@@ -60,8 +60,6 @@ func (e *LineError) Unwrap() error { return e.Err }
 // MaxLine is how many bytes a line may have.
 const MaxLine = 1 << 20
 
-var errLong = fmt.Errorf("it has more than %d bytes; give the resource fewer links, or is the line break missing?", MaxLine)
-
 // Reader reads a catalogue. It has at most one line in memory.
 type Reader struct {
 	in     *bufio.Reader
@@ -129,7 +127,7 @@ func (r *Reader) line() ([]byte, error) {
 		return nil, err
 	}
 	if len(r.long) > MaxLine {
-		return nil, &LineError{Number: r.number, Err: errLong}
+		return nil, &LineError{Number: r.number, Err: fmt.Errorf("it has more than %d bytes; give the resource fewer links, or is the line break missing?", MaxLine)}
 	}
 	return r.long, nil
 }

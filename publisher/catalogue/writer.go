@@ -62,8 +62,8 @@ func (w *Writer) put(l *wire, e *Entry) error {
 
 // check reads the line of an entry back.
 func (w *Writer) check(e *Entry) error {
-	if w.line.Len() > MaxLine {
-		return errLong
+	if n := w.line.Len(); n > MaxLine {
+		return fmt.Errorf("its line would have %d bytes, and %d are the most; give the resource fewer links", n, MaxLine)
 	}
 	l, err := w.back.parse(bytes.TrimSpace(w.line.Bytes()))
 	if err == nil && (l.Entry.URL != e.URL || l.Entry.Path != e.Path || l.Entry.Content != e.Content) {

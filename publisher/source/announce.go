@@ -75,6 +75,9 @@ func (s *composer) fits(all []Announcement) error {
 	for i := range all {
 		for j := range all[i].Changes {
 			r := &all[i].Changes[j].Resource
+			if r.URL != "" {
+				continue // announce checks it
+			}
 			if n := utf8.RuneCountInString(s.urlOf(&s.address, r)); n > longestURL {
 				return fmt.Errorf("%w: the URL of %.100q... would have %d characters, and %d are the most", ErrGiven, r.Path, n, longestURL)
 			}
