@@ -29,7 +29,6 @@ type schedulers struct {
 
 func newSchedulers(o *Options, c clocks, n *limits, tr *troubles) *schedulers {
 	ss := &schedulers{topics: newTopics(), limits: n, seed: maphash.MakeSeed()}
-	ss.bell.rung.L = &ss.bell.mu
 	for i := range o.Schedulers {
 		q := newSharedScheduler(newScheduler(o, c, n, tr, ss.topics, i))
 		q.s.signal = ss.bell.ring
@@ -218,16 +217,23 @@ func (ss *schedulers) resume() {
 	}
 }
 
-// bell wakes senders that sleep because they found nothing to start. The zero bell needs L of rung.
+// bell wakes senders that sleep because they found nothing to start.
+//
+// It wakes the one that fell asleep last. A hub with little to do so makes its deliveries with the same few senders,
+// whose stacks have grown already: the collector shrinks those of the others.
 type bell struct {
 	listening atomic.Int64 // senders that sleep, or are about to
 
-	mu    sync.Mutex
-	rung  sync.Cond // on mu
-	times uint64    // that it rang
+	mu       sync.Mutex
+	sleepers []sleeper // the one that sleeps longest first
+	awake    []sleeper // free ones
+	times    uint64    // that it rang
 
 	over atomic.Bool // it rings no more
 }
+
+// sleeper is where a sender sleeps: a channel of one slot, which is filled to wake it.
+type sleeper chan struct{}
 
 // ring wakes a sender, because there may be something to start.
 func (b *bell) ring() {
@@ -237,7 +243,10 @@ func (b *bell) ring() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.times++
-	b.rung.Signal()
+	if last := len(b.sleepers) - 1; last >= 0 {
+		b.sleepers[last] <- struct{}{}
+		b.sleepers = b.sleepers[:last]
+	}
 }
 
 // stop wakes every sender for good.
@@ -245,7 +254,10 @@ func (b *bell) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over.Store(true)
-	b.rung.Broadcast()
+	for _, s := range b.sleepers {
+		s <- struct{}{}
+	}
+	b.sleepers = nil
 }
 
 // listen has the bell ring for the caller from now on, until leave or the end of wait.
@@ -260,10 +272,29 @@ func (b *bell) leave() { b.listening.Add(-1) }
 
 // wait waits until the bell rings again after listen.
 func (b *bell) wait(heard uint64) {
+	defer b.leave()
+	s := b.lie(heard)
+	if s == nil {
+		return
+	}
+	<-s
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.times == heard && !b.over.Load() {
-		b.rung.Wait()
+	b.awake = append(b.awake, s)
+}
+
+// lie returns where the caller is to sleep; nil: the bell rang since it listened, or rings no more.
+func (b *bell) lie(heard uint64) (s sleeper) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.times != heard || b.over.Load() {
+		return nil
 	}
-	b.leave()
+	if last := len(b.awake) - 1; last >= 0 {
+		s, b.awake = b.awake[last], b.awake[:last]
+	} else {
+		s = make(sleeper, 1)
+	}
+	b.sleepers = append(b.sleepers, s)
+	return s
 }

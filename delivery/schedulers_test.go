@@ -393,7 +393,6 @@ func TestReservationOfALaneThatWaits(t *testing.T) {
 func TestBellIsHeardBeforeTheWait(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		var b bell
-		b.rung.L = &b.mu
 		heard := b.listen()
 		b.ring()
 		b.wait(heard)
