@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -396,6 +397,31 @@ func TestBellIsHeardBeforeTheWait(t *testing.T) {
 		heard := b.listen()
 		b.ring()
 		b.wait(heard)
+	})
+}
+
+// A ring wakes the sender that fell asleep last, and the one before it with the next ring.
+func TestBellWakesTheLastToSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bell
+		var woken []int
+		for n := range 3 {
+			go func() {
+				b.wait(b.listen())
+				woken = append(woken, n)
+			}()
+			synctest.Wait()
+		}
+		for range 3 {
+			b.ring()
+			synctest.Wait()
+		}
+		if want := []int{2, 1, 0}; !slices.Equal(woken, want) {
+			t.Errorf("woken in the order %v, want %v", woken, want)
+		}
+		if b.listening.Load() != 0 {
+			t.Error("somebody still listens")
+		}
 	})
 }
 
