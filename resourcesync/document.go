@@ -160,7 +160,7 @@ func (d *document) nextEntry() bool {
 		case d.is(nsRS, "ln"):
 			d.rootLink()
 		default:
-			d.skip()
+			d.foreign()
 		}
 	}
 	return false
@@ -185,6 +185,17 @@ func (d *document) stray(rule, within string) {
 		d.bad("DOC-10", d.xml.tok, "the element %s is in the namespace of sitemaps; it must be in %s, as rs:%s", quote(d.xml.tag.name), rsURI, local)
 	}
 	d.odd(rule, d.xml.tok, "the element %s does not belong in a %s", quote(d.xml.tag.name), within)
+	d.skip()
+}
+
+// foreign skips an element of another namespace. It reports md and ln of one that nearly is that of ResourceSync: without them
+// the document would count as a plain sitemap, and a Change List as all that there is.
+func (d *document) foreign() {
+	if local := string(d.xml.local); local == "md" || local == "ln" {
+		if uri := d.xml.scopes.uriOf(d.xml.ns); bareURI(uri) == bareURI(rsURI) {
+			d.bad("DOC-10", d.xml.tok, "the element %s is in the namespace %s; it must be in %s", quote(d.xml.tag.name), quote([]byte(uri)), rsURI)
+		}
+	}
 	d.skip()
 }
 

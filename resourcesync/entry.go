@@ -83,7 +83,7 @@ func (d *document) readEntry() {
 			}
 			d.empty("rs:ln")
 		default:
-			d.skip()
+			d.foreign()
 		}
 	}
 	if e.seen&childLoc == 0 {

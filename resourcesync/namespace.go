@@ -1,6 +1,9 @@
 package resourcesync
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // The two namespaces of every document (DOC-10), and the two of XML itself.
 const (
@@ -20,6 +23,15 @@ const (
 	nsXML                      // xmlURI
 	nsForeign                  // any other; nsForeign + i is that of binding i
 )
+
+// bareURI is a namespace without what people write in another way by mistake: the scheme, www, capitals and the slash at the end.
+func bareURI(uri string) string {
+	uri = strings.ToLower(uri)
+	if _, rest, ok := strings.Cut(uri, "://"); ok {
+		uri = rest
+	}
+	return strings.TrimRight(strings.TrimPrefix(uri, "www."), "/#")
+}
 
 // scopes are the namespace declarations in scope, innermost last.
 type scopes struct {

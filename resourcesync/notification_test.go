@@ -81,6 +81,9 @@ var notificationRules = []struct {
 	{"schema location on urlset", "DOC-10", strings.Replace(doc(), "<urlset", `<urlset xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="a b"`, 1), "", ""},
 	{"rs:md without a prefix", "DOC-10", root(`<md capability="change-notification"/>`), "4:1", "as rs:md"},
 	{"md in an entry without a prefix", "DOC-10", doc(urlOf(`<md change="created"/>`)), "6:1", "as rs:md"},
+	{"rs:md of https", "DOC-10", root(`<a:md xmlns:a="https://www.openarchives.org/rs/terms/" capability="change-notification"/>`), "4:1", `"https://www.openarchives.org/rs/terms/"; it must be in http://`},
+	{"rs:md of a namespace without its slash", "DOC-10", doc(urlOf(`<a:md xmlns:a="http://www.openarchives.org/rs/terms" change="created"/>`)), "6:1", `"http://www.openarchives.org/rs/terms"; it must be in http://`},
+	{"rs:ln of a namespace in capitals", "DOC-10", doc(urlOf(`<rs:md change="created"/><a:ln xmlns:a="http://openarchives.org/RS/terms/" rel="a" href="b"/>`)), "6:26", "it must be in http://"},
 	{"unknown element", "DOC-10", doc("<page/>"), "5:1", `"page"`},
 	{"text between entries", "DOC-10", doc("  x"), "5:3", "text stands in urlset"},
 	{"foreign elements", "DOC-10", doc(`<x:a xmlns:x="urn:x" b="c">text<url>no entry</url><x:md rs:change="x"/></x:a>`, urlOf(`<rs:md change="created"/><a xmlns="">text</a>`)), "", ""},
@@ -89,7 +92,7 @@ var notificationRules = []struct {
 	{"sitemap", "DOC-11", doc("<sitemap><loc>urn:a</loc></sitemap>"), "5:1", "sitemap"},
 
 	{"no rs:md", "DOC-12", docHead + entryOK + tail, "2:1", "lacks an rs:md"},
-	{"rs:md of another namespace", "DOC-12", strings.Replace(doc(), "rs/terms/", "rs/terms", 1), "2:1", rsURI},
+	{"rs:md of another namespace", "DOC-12", strings.Replace(doc(), "www.openarchives.org", "openarchives.example", 1), "2:1", rsURI},
 	{"two rs:md", "DOC-12", root(rootMD + rootMD), "5:1", "second rs:md"},
 	{"no capability", "DOC-12", root(`<rs:md from="2026" until="2026"/>`), "4:1", "lacks capability"},
 	{"no from", "DOC-12", root(`<rs:md capability="change-notification" until="2026"/>`), "4:1", "lacks from"},

@@ -251,6 +251,8 @@ func TestNeverTolerated(t *testing.T) {
 		{"other root", "DOC-10", "<html/>", BadDocument, "1:1", "urlset or sitemapindex"},
 		{"no namespace", "DOC-10", "<urlset/>", BadDocument, "1:1", "in the namespace"},
 		{"rs:md without a prefix", "DOC-10", urlset(`<md capability="resourcelist"/>`), BadDocument, "4:1", "as rs:md"},
+		{"rs:md of https", "DOC-10", strings.Replace(urlset(listMD), "http://www.openarchives", "https://www.openarchives", 1), BadDocument, "4:1", "it must be in http://"},
+		{"rs:md of https after an entry", "DOC-10", urlset(listURL, `<rs:md xmlns:rs="https://www.openarchives.org/rs/terms/" capability="changelist" from="2026"/>`), BadDocument, "5:1", "it must be in http://"},
 		{"rs:ln without a prefix", "DOC-10", urlset(listMD, urlOf(`<ln rel="a" href="b"/>`)), BadDocument, "7:1", "as rs:ln"},
 		{"attribute with and without a prefix", "DOC-10", urlset(listMD, urlOf(`<rs:md rs:length="1" length="2"/>`)), BadDocument, "7:8", "there twice"},
 		{"sitemap in a urlset", "DOC-11", urlset(listMD, sitemap), BadDocument, "6:1", "belongs in an index"},

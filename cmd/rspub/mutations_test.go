@@ -128,7 +128,8 @@ var mutations = []mutation{
 	{name: "compressed, and cut off", do: func(m *mutated) {
 		m.files["/resourcelist-old.xml"], m.header["/resourcelist-old.xml"] = "\x1f\x8b\x08\x00\x00", http.Header{"Content-Encoding": {"gzip"}}
 	}, want: "FAIL /resourcelist-old.xml:0:0 DOC-60"},
-	{name: "another namespace", file: "/changelist-old.xml", old: "http://www.openarchives.org/rs/terms/", with: "http://www.openarchives.org/rs/terms", want: "FAIL /changelist-archive.xml:4:3 DOC-45"},
+	{name: "another namespace", file: "/changelist-old.xml", old: "http://www.openarchives.org/rs/terms/", with: "http://openarchives.example/rs/terms/", want: "FAIL /changelist-archive.xml:4:3 DOC-45"},
+	{name: "a namespace without its slash", file: "/changelist-old.xml", old: "http://www.openarchives.org/rs/terms/", with: "http://www.openarchives.org/rs/terms", want: "FAIL /changelist-old.xml:2:3 DOC-10"},
 	{name: "an attribute twice", file: "/changelist-old.xml", old: `change="created"`, with: `change="created" change="created"`, want: "FAIL /changelist-old.xml:@ XML", at: `change="created" datetime`},
 	{name: "an entity that nobody declared", file: "/changelist-old.xml", old: "gone.txt", with: "gone&nbsp;.txt", want: "FAIL /changelist-old.xml:@ XML", at: `&nbsp;`},
 	{name: "an element that is not closed", file: "/changelist-old.xml", old: "</url>", with: "", want: "FAIL /changelist-old.xml:5:1 XML"},
