@@ -115,7 +115,20 @@ func ParsePing(f Form) (topics []string, err error) {
 		topics = append(topics, p.Value)
 	}
 	if topics == nil {
-		return nil, formError("", "names no topic: send the URL of what has changed as %s or %s", ParamURL, ParamTopic)
+		return nil, f.noTopic()
 	}
 	return topics, nil
+}
+
+// noTopic returns why a ping names no topic. Other hubs read several topics as a list, such
+// as hub.url[] or hub.url[0].
+func (f Form) noTopic() error {
+	send := "names no topic: send the URL of what has changed as %s or %s"
+	for _, p := range f.params {
+		if name, _, list := strings.Cut(p.Name, "["); list && (name == ParamURL || name == ParamTopic) {
+			send += ", without brackets, and once more for each further topic"
+			break
+		}
+	}
+	return formError("", send, ParamURL, ParamTopic)
 }

@@ -161,6 +161,8 @@ func TestParsePing_HUB60(t *testing.T) {
 	}
 	for _, test := range []struct{ body, param, words string }{
 		{"hub.mode=publish", "", "the form names no topic"},
+		{"hub.mode=publish&hub.url[]=http://a/&hub.url%5B%5D=http://b/", "", "without brackets, and once more for each further topic"},
+		{"hub.mode=publish&hub.topic[0]=http://a/", "", "without brackets"},
 		{"hub.mode=publish&hub.url=", ParamURL, "empty"},
 		{"hub.url=http://a/&hub.topic=mailto:x", ParamTopic, "http or https"},
 	} {

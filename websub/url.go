@@ -27,6 +27,9 @@ func CheckURL(param, raw string) error {
 	if len(raw) > MaxURL {
 		return formError(param, "is %d bytes long: send a URL of at most %d bytes", len(raw), MaxURL)
 	}
+	if strings.TrimSpace(raw) != raw {
+		return formError(param, "has a space or a line end before or after the URL: send the URL alone")
+	}
 	for i := range len(raw) {
 		if raw[i] >= utf8.RuneSelf && inHost(raw, i) {
 			return formError(param, "has letters in its host that are not ASCII: send the host in its xn-- form, such as xn--bcher-kva.example")
@@ -41,6 +44,10 @@ func CheckURL(param, raw string) error {
 	}
 	u, err := url.Parse(raw)
 	switch {
+	case encodedWhole(raw):
+		return formError(param, "is percent-encoded once too often: it has to begin with http:// or https:// when it is decoded once")
+	case err != nil && brokenEscape(pathOf(raw)):
+		return formError(param, "has a %% in its path that no two hexadecimal digits follow: write a %% that stands for itself as %%25 in the URL itself")
 	case err != nil:
 		// The error itself contains the URL, which may be a secret of its owner.
 		return formError(param, "can't be read as a URL: send an absolute URL such as https://example.org/path")
@@ -61,6 +68,18 @@ func CheckURL(param, raw string) error {
 		return formError(param, "has a port that does not exist: send one from 1 to 65535, or none")
 	}
 	return nil
+}
+
+// encodedWhole reports whether raw is a URL whose punctuation is percent-encoded, too.
+func encodedWhole(raw string) bool {
+	scheme, _, ok := strings.Cut(strings.ToLower(raw[:min(len(raw), len("https%3a"))]), "%3a")
+	return ok && (scheme == "http" || scheme == "https")
+}
+
+// brokenEscape reports whether s has a % without the two hexadecimal digits of an escape.
+func brokenEscape(s string) bool {
+	_, err := url.PathUnescape(s)
+	return err != nil
 }
 
 // inHost reports whether byte i of an absolute URL is before its path and query.
