@@ -24,8 +24,13 @@ func mediaType(header http.Header) (string, error) {
 	}
 	media, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || media != mediaXML && media != mediaForm {
+		// The answer does not repeat it, as it may be a secret that went astray.
+		is := "This hub does not read that Content-Type"
+		if len(values) == 0 {
+			is = "There is no Content-Type"
+		}
 		return "", refuse(unsupportedMediaType,
-			"Content-Type has to be %s for a notification or %s for a subscription request.", mediaXML, mediaForm)
+			"%s. It has to be %s for a notification, and %s for a subscription request or a ping, with the parameters in the body.", is, mediaXML, mediaForm)
 	}
 	charset, named := params["charset"]
 	if named && !strings.EqualFold(charset, "utf-8") {

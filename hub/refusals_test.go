@@ -257,11 +257,17 @@ var publishRefusals = []refused{
 	// 415
 	{
 		why: "another media type", req: func() *http.Request { return publish(doc(0, 1, "a"), with("Content-Type", "text/xml")) },
-		status: 415, slug: "media-type", says: []string{"application/xml", "application/x-www-form-urlencoded"},
+		status: 415, slug: "media-type", says: []string{"does not read that Content-Type. ", "application/xml", "application/x-www-form-urlencoded"},
+	},
+	{
+		why: "a form with parts", req: func() *http.Request {
+			return publish("--x", with("Content-Type", "multipart/form-data; boundary=x"))
+		},
+		status: 415, slug: "media-type", says: []string{"does not read that Content-Type. ", "application/x-www-form-urlencoded for a subscription request or a ping", "in the body"},
 	},
 	{
 		why: "no media type", req: func() *http.Request { return publish(doc(0, 1, "a"), without("Content-Type")) },
-		status: 415, slug: "media-type",
+		status: 415, slug: "media-type", says: []string{"There is no Content-Type"},
 	},
 	{
 		why: "a parameter that is not charset", req: func() *http.Request {
