@@ -99,6 +99,8 @@ func get(ctx context.Context, client Doer, rawURL string, limit int) (status int
 	if err != nil {
 		return 0, nil, egress.WithoutURL(err)
 	}
+	// The body is compared byte by byte, and without this any coding is as good (RFC 9110, 12.5.3).
+	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := client.Do(req)
 	if errors.Is(err, io.EOF) {
 		err = errClosed

@@ -33,11 +33,11 @@ func TestTriesAreBounded_HUB26(t *testing.T) {
 		"500": {answering(500), "the callback answered 500"},
 		"mismatch": {func(*http.Request) (int, string, error) {
 			return 200, "hello", nil
-		}, "the callback answered 200: " + errNoChallenge.Error()},
+		}, "the callback answered 200: the body of the answer is another text; it has to be the challenge alone"},
 		"line end": {func(r *http.Request) (int, string, error) {
 			_, challenge, err := echo(r)
 			return 200, challenge + "\n", err
-		}, "the callback answered 200: " + errNoChallenge.Error()},
+		}, "the callback answered 200: the body of the answer has a line end after the challenge; it has to be the challenge alone"},
 		"timeout": {hang, "the callback did not answer in time"},
 		"hung up": {func(*http.Request) (int, string, error) {
 			return 0, "", io.EOF

@@ -72,6 +72,9 @@ func eventually(t *testing.T, what string, done func() bool) {
 func TestVerificationRequest_HUB22_HUB23(t *testing.T) {
 	w := newWorld(Options{Client: realClient(t)})
 	s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		if coding := r.Header.Get("Accept-Encoding"); coding != "identity" {
+			t.Errorf("Accept-Encoding: %q", coding)
+		}
 		_, _ = fmt.Fprint(rw, r.URL.Query()["hub.challenge"][1])
 	})
 	own := "z=1&a=%7E&hub.challenge=mine&z=1&a;b"
@@ -196,6 +199,32 @@ func TestLittleIsReadOfAnAnswer_HUB25(t *testing.T) {
 			t.Errorf("%d bytes were read, want %d; closed %v", counted.read, want, counted.closed)
 		}
 	})
+}
+
+// What the log says of an answer is for the subscriber's programmer, who sees only that nothing
+// is delivered. It never has the challenge.
+func TestWhyTheChallengeIsMissing_HUB25(t *testing.T) {
+	challenge := websub.NewChallenge()
+	for format, want := range map[string]string{
+		"%.0s":               "is empty",
+		"%s\n":               "has a line end after the challenge",
+		"%s\r\n":             "has a line end after the challenge",
+		"%s OK":              "goes on after the challenge",
+		`"%s"`:               "has the challenge in quotes, as JSON has",
+		"\ufeff%s":           "has a byte order mark before the challenge",
+		"\x1f\x8b\x08%.0s":   "is compressed, which this hub did not ask for",
+		"<html>%s</html>":    "begins with a tag, as a page does",
+		"\n<!DOCTYPE x>%.0s": "begins with a tag, as a page does",
+		"challenge=%s":       "is another text",
+		"\"%.0sno\"":         "is another text",
+		"%.25s":              "is another text",
+	} {
+		body := []byte(fmt.Sprintf(format, challenge))
+		got := noChallenge(body[:min(len(body), len(challenge)+1)], challenge).Error()
+		if !strings.Contains(got, "the answer "+want+";") || strings.Contains(got, challenge) {
+			t.Errorf("%q: %s", format, got)
+		}
+	}
 }
 
 type doFunc func(*http.Request) (*http.Response, error)

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/subtle"
@@ -173,13 +174,36 @@ func (s *Service) verify(ctx context.Context, j *job, r *Request, isNew bool) (k
 		return true // interrupted by the shutdown: does not count as a try
 	}
 	if a.err == nil && a.status/100 == 2 {
-		a.err = errNoChallenge
+		a.err = noChallenge(a.body, challenge)
 	}
 	return s.failed(ctx, j, r, a, a.status == http.StatusNotFound)
 }
 
-// errNoChallenge is why an answer 2xx does not confirm (HUB-25).
-var errNoChallenge = errors.New("the body of the answer is not the challenge, or not the challenge alone: a line end after it is too much")
+// noChallenge says why an answer 2xx with this body, of which only the beginning was read, does
+// not confirm (HUB-25). It never has the challenge.
+func noChallenge(body []byte, challenge string) error {
+	after, begins := bytes.CutPrefix(body, []byte(challenge))
+	var what string
+	switch {
+	case len(body) == 0:
+		what = "is empty"
+	case begins && (after[0] == '\n' || after[0] == '\r'):
+		what = "has a line end after the challenge"
+	case begins:
+		what = "goes on after the challenge"
+	case bytes.HasPrefix(body, []byte(`"`+challenge)):
+		what = "has the challenge in quotes, as JSON has"
+	case bytes.HasPrefix(body, []byte("\xef\xbb\xbf")):
+		what = "has a byte order mark before the challenge"
+	case bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		what = "is compressed, which this hub did not ask for"
+	case bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")):
+		what = "begins with a tag, as a page does"
+	default:
+		what = "is another text"
+	}
+	return errors.New("the body of the answer " + what + "; it has to be the challenge alone")
+}
 
 // confirmed reports whether an answer confirms the request with this challenge (HUB-25).
 func confirmed(status int, body []byte, err error, challenge string) bool {
