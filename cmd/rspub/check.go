@@ -32,8 +32,9 @@ func checkCommand() *cobra.Command {
 		Long: `Checks any Source as a subscriber sees it: its discovery, all its documents, a sample
 of its resources and packages (length, hashes), the Link headers of its topics, and
 whether its hubs answer. URL is the address of the site, of its Source Description, or
-of any of its documents or resources. The rules for documents and packages are those
-of rshub validate --follow.
+of any of its documents or resources. If that leads to no Source, the sitemaps that
+robots.txt names are checked, as rssub would copy them. The rules for documents and
+packages are those of rshub validate --follow.
 
 Each line is PASS, WARN if some subscribers will have trouble, or FAIL. If a defect has
 a place in a document, its line and column follow the URL.

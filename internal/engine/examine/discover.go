@@ -11,10 +11,14 @@ import (
 	"github.com/rshub/rshub/websub"
 )
 
-const wellKnown = "/.well-known/resourcesync"
+const (
+	wellKnown  = "/.well-known/resourcesync"
+	robotsPath = "/robots.txt"
+)
 
 // discover finds the documents to begin with, and visits them: the Source Description, or
-// if there is none the Capability Lists that the URL leads to (C 6.3).
+// if there is none the Capability Lists that the URL leads to, else the sitemaps of robots.txt
+// (C 6.3), which need not be of ResourceSync.
 func (s *sourceCheck) discover(ctx context.Context, raw string) error {
 	base, err := url.Parse(raw)
 	if err != nil || !IsWeb(base) {
@@ -47,13 +51,23 @@ func (s *sourceCheck) discover(ctx context.Context, raw string) error {
 		}
 	}
 	lists, err := s.linked(ctx, base.String())
+	only := "by its links"
+	if len(lists) == 0 && !found {
+		reasons = append(reasons, err)
+		lists, only = s.sitemaps(ctx, base, reasons), "by the sitemaps of its robots.txt, and not all of them look there"
+	}
 	switch {
 	case len(lists) == 0 && found:
 		return nil
 	case len(lists) == 0:
-		return noSource(raw, append(reasons, err))
+		return noSource(raw, reasons)
 	}
-	s.about("discovery", raw).warn("SRC-12", "there is no Source Description at %s of the host; subscribers find the Source only by its links", wellKnown)
+	s.about("discovery", raw).warn("SRC-12", "there is no Source Description at %s of the host; subscribers find the Source only %s", wellKnown, only)
+	return s.visitEach(ctx, lists)
+}
+
+// visitEach checks the documents with which the examination begins if there is no Source Description.
+func (s *sourceCheck) visitEach(ctx context.Context, lists []string) error {
 	for _, at := range lists {
 		switch d, known, err := s.load(ctx, at, resourcesync.DefaultLimits.Bytes); {
 		case known:
@@ -117,7 +131,29 @@ func noSource(raw string, reasons []error) error {
 			}
 		}
 	}
-	return failed(ErrNotFound, "no ResourceSync Source was found at %s: there is neither %s nor a link rel=\"resourcesync\", and it is no document of ResourceSync", raw, wellKnown)
+	return failed(ErrNotFound, "no ResourceSync Source was found at %s: there is neither %s nor a link rel=\"resourcesync\" nor a sitemap in %s, and it is no document of ResourceSync", raw, wellKnown, robotsPath)
+}
+
+// sitemaps returns where the sitemaps that a robots.txt names lead to (SRC-14). Like subscribers, it does not ask for a
+// robots.txt if the Source may only be away.
+func (s *sourceCheck) sitemaps(ctx context.Context, base *url.URL, reasons []error) []string {
+	if slices.ContainsFunc(reasons, func(err error) bool { return errors.Is(err, ErrUnreachable) }) {
+		return nil
+	}
+	in, err := s.fetch(ctx, hostOf(base)+robotsPath, maxFirst)
+	if err != nil {
+		return nil // then it names none
+	}
+	all, _ := resourcesync.Sitemaps(body{in.at, in.size}.reader(), in.final) // what is in memory has no errors
+	var lists []string
+	for _, at := range all {
+		led, err := s.linked(ctx, at)
+		if err != nil || len(led) == 0 {
+			led = []string{at} // to be reported
+		}
+		lists = append(lists, led...)
+	}
+	return lists
 }
 
 // maxFirst is how much of a resource or page is searched for links.

@@ -415,3 +415,58 @@ func TestSourcesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Without ResourceSync at the well-known place and without links, the sitemaps of a robots.txt are the Source, as for
+// rssub.
+func TestFoundByRobots_SRC14(t *testing.T) {
+	s := serve(t)
+	hidden := func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.URL.Path == "/" || strings.Contains(r.URL.Path, ".well-known") {
+			http.NotFound(w, r)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}
+	s.spoil = hidden
+	r, found, err := look(t, s.URL, Options{})
+	if err != nil || len(found) != 1 || !strings.HasPrefix(found[0], "WARN discovery "+s.URL+": there is no Source Description") || !strings.Contains(found[0], "robots.txt") || r.Documents < 11 {
+		t.Errorf("%+v, %v\n%s", r, err, strings.Join(found, "\n"))
+	}
+
+	// A plain sitemap has resources, too, and what is named and not there is reported.
+	const urls = `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>%[1]s/data/29.txt</loc></url><url><loc>%[1]s/data/none.txt</loc></url></urlset>`
+	s.spoil = func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		switch r.URL.Path {
+		case "/robots.txt":
+			_, _ = fmt.Fprintf(w, "Sitemap: %s/plain.xml\nSitemap: /gone.xml\n", s.URL)
+		case "/plain.xml":
+			w.Header().Set("Content-Type", "application/xml")
+			_, _ = fmt.Fprintf(w, urls, s.URL)
+		default:
+			hidden(w, r, pass)
+		}
+	}
+	r, found, err = look(t, s.URL, Options{})
+	all := strings.Join(found, "\n")
+	if err != nil || r.Documents != 2 || r.Resources != 2 || !strings.Contains(all, "FAIL discovery "+s.URL+"/gone.xml: ") || !strings.Contains(all, "FAIL resource "+s.URL+"/data/none.txt: ") {
+		t.Errorf("%+v, %v\n%s", r, err, all)
+	}
+
+	// A Source that is away is not replaced by sitemaps.
+	s.spoil = status("/.well-known/resourcesync", 503)
+	robots := 0
+	away := s.spoil
+	s.spoil = func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.URL.Path == "/robots.txt" {
+			robots++
+		}
+		if r.URL.Path == "/" {
+			http.NotFound(w, r)
+			return
+		}
+		away(w, r, pass)
+	}
+	if _, _, err := look(t, s.URL, Options{}); !errors.Is(err, ErrUnreachable) || robots > 0 {
+		t.Errorf("%v, %d requests of robots.txt", err, robots)
+	}
+}

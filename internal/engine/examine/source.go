@@ -166,7 +166,7 @@ func (s *sourceCheck) visited(d *Document, above []*Document) {
 	case list && d.Capability == resourcesync.ChangeList:
 		s.warnOfEntries(d)
 		s.lastOfEach(d)
-	case list && d.Capability == resourcesync.ResourceList:
+	case list && (d.Capability == resourcesync.ResourceList || d.Capability == "" && len(above) == 0): // or a plain sitemap
 		s.warnOfEntries(d)
 		s.sampled = append(s.sampled, d)
 	default:
