@@ -44,7 +44,8 @@ compressed with gzip, for web servers that can use it (gzip_static).
 
 With --state-dir the command remembers the last run. Run it after changes, or every
 hour, to get Change Lists, Change Dumps and archives too. Without --state-dir each run
-starts anew, and writes only a Resource List and a Resource Dump.
+starts anew, and writes only a Resource List and a Resource Dump. With it, missing
+resources that --max-deleted keeps from being published as deleted make the exit code 1.
 
 Documents are replaced one by one, each after those that it names. Changes are not
 pushed to hubs; rspub serve does that.`,
@@ -155,6 +156,11 @@ func (f *buildFlags) build(ctx context.Context, s *source.Source, sets []source.
 	if err := s.Export(f.out); err != nil {
 		return err
 	}
+	return cmp.Or(f.linkEach(s, sets), checkHeld(s.Status().Sets, sets))
+}
+
+// linkEach makes the links to the folders.
+func (f *buildFlags) linkEach(s *source.Source, sets []source.Set) error {
 	if !f.link {
 		return nil
 	}
@@ -183,6 +189,18 @@ func checkRefused(status []source.SetStatus, sets []source.Set) error {
 		if problems := st.Folder.Problems; st.Folder.Resources == 0 && len(problems) > 0 {
 			return cli.Fail(cli.ExitFailure, "nothing is written, since nothing in %s can be published, for example because of this: %w",
 				cmp.Or(sets[i].Catalogue.Location, sets[i].Folder.Dir), problems[0].Err)
+		}
+	}
+	return nil
+}
+
+// checkHeld returns an error if resources of a set are missing and not published as deleted: nobody may read the log of
+// a run from cron.
+func checkHeld(status []source.SetStatus, sets []source.Set) error {
+	for i, st := range status {
+		if n := st.Folder.Held; n > 0 {
+			return cli.Fail(cli.ExitFailure, "the documents are written, and still list %s missing in %s, because of --max-deleted. Bring it back (is the disk mounted?), or if the rest was deleted, run this once with --max-deleted 100%%",
+				quantity.Count(n, "resource that is", "resources that are"), cmp.Or(sets[i].Catalogue.Location, sets[i].Folder.Dir))
 		}
 	}
 	return nil

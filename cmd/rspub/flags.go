@@ -123,7 +123,7 @@ func (f *setFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.hiddenAllow, "hidden-allow", nil, "`PATTERN` of names that begin with a dot and are published, as in a .gitignore; repeatable")
 	flags.BoolVar(&f.via, "via", true, "if rssub keeps the folder as a copy, link each file to its address at the Source that published it first")
 	flags.Var(cli.Positive(&f.settle), "settle", "`TIME` without changes after which a file counts as written")
-	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "safety stop: if more than this `FRACTION` of the resources, such as 50% or 0.5, is missing in one scan (an unmounted disk, for example), publish no deletions")
+	flags.Var(cli.Fraction(&f.maxDeleted), "max-deleted", "safety stop: if more than this `FRACTION` of the resources, such as 50% or 0.5, and at least ten, are missing in one scan (an unmounted disk, for example), publish no deletions")
 }
 
 // resolve returns the sets.
