@@ -95,7 +95,7 @@ func openShelf(dir string, linger time.Duration) (*shelf, error) {
 		return nil, fmt.Errorf("reading the register of documents: %w", err)
 	default:
 		if err := json.Unmarshal(text, c); err != nil {
-			return nil, fmt.Errorf("the register of documents %s cannot be read: %w; remove %s, and all documents are built anew", name, err, dir)
+			return nil, &DamagedError{Path: name, Why: err, Advice: "remove " + dir + ", and all documents are built anew"}
 		}
 	}
 	s.serial.Store(c.Serial)

@@ -41,6 +41,9 @@ var (
 	ErrClosed = errors.New("the index is closed")
 )
 
+// DamagedError says which file of the state cannot be read, and what to do. OpenIndex and Open return or wrap it.
+type DamagedError = boltfile.DamagedError
+
 const indexName = "index.db"
 
 // Index is the record of a set on disk: its resources by Resource.Key, and the log of their
