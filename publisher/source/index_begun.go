@@ -2,6 +2,7 @@ package source
 
 import (
 	"errors"
+	"log/slog"
 	"math"
 	"time"
 
@@ -52,6 +53,20 @@ func (x *Index) restart(now time.Time, after place) error {
 		h.begin = h.last
 		return nil
 	})
+}
+
+// farAhead is how far ahead of the clock what was published has to be to be reported: hubs refuse it from there on.
+const farAhead = 5 * time.Minute
+
+// warnOfClock logs that the index has times that are ahead of the clock. A Source without a hub would not notice.
+func (x *Index) warnOfClock(log *slog.Logger, now time.Time) {
+	at := time.UnixMicro(x.state().floor).UTC()
+	if at.Sub(now) < farAhead {
+		return
+	}
+	log.Warn("what this Source has published is ahead of the clock: the clock is wrong now, or was ahead then. Until that time, what is found gets times that are a little later than it, "+
+		"and subscribers and hubs may wait for it. Set the clock. If it was ahead then, and that is too long, stop rspub, move the whole state away, and start it anew",
+		"event", "clock_ahead", "published", at, "clock", now.UTC())
 }
 
 // continues reports whether the log goes on after a change, which was published. If its time is

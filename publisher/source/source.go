@@ -114,6 +114,7 @@ func (s *Source) openSet(o Set) (x *set, err error) {
 	if x.index, err = OpenIndex(filepath.Join(state, "index")); err != nil {
 		return x, err
 	}
+	x.index.warnOfClock(x.composer.log, time.Now())
 	if recorded := s.o.Hooks.Recorded; recorded != nil {
 		x.index.recorded = func(changes []Change) { recorded(x.name, changes) }
 	}
