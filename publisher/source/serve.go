@@ -50,7 +50,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !below {
 		path = strings.TrimPrefix(r.URL.EscapedPath(), "/")
 		if path != descriptionPath && path != robotsPath {
-			http.NotFound(w, r)
+			http.Error(w, "this Source has everything below "+h.source.o.PublicURL+", and this path is not below that; a proxy in front has to pass on the whole path", http.StatusNotFound)
 			return
 		}
 	}

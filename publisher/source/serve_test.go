@@ -225,6 +225,10 @@ func TestPublicURLWithPath(t *testing.T) {
 			t.Errorf("%s answers %d, want %d", path, got.status, status)
 		}
 	}
+	// As behind a proxy that removes the path: who asks is told.
+	if got := x.get("/capabilitylist.xml"); !strings.Contains(got.body, x.server.URL+"/books/") || !strings.Contains(got.body, "the whole path") {
+		t.Errorf("a path that is not below the public URL is answered with %q", got.body)
+	}
 	if _, entries := x.read("/books/resourcelist.xml"); entries[0].Loc != x.server.URL+"/books/data/a.txt" {
 		t.Errorf("the resource is at %s", entries[0].Loc)
 	}
