@@ -225,14 +225,13 @@ func (f *serveFlags) options(cmd *cobra.Command, log *slog.Logger) (source.Optio
 
 // explain adds what to do to the errors that a person causes.
 func explain(err error) error {
-	var damaged *source.DamagedError
 	var system syscall.Errno
 	switch {
 	case errors.Is(err, source.ErrLocked):
 		return cli.Fail(cli.ExitFailure, "%w; is another rspub running? Each one needs its own --state-dir", err)
 	case errors.Is(err, os.ErrNotExist):
 		return cli.Fail(cli.ExitNotFound, "%w", err)
-	case errors.As(err, &damaged), errors.Is(err, source.ErrNewer), errors.As(err, &system):
+	case errors.Is(err, source.ErrDamaged), errors.Is(err, source.ErrNewer), errors.As(err, &system):
 		return cli.Fail(cli.ExitFailure, "%w", err) // of the state or its disk, and not of a flag
 	}
 	return cli.Fail(cli.ExitUsage, "%w", err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/atomicfile"
+	"github.com/rshub/rshub/internal/base/boltfile"
 )
 
 // document is a served document: a file on disk, and the path and type that it is served
@@ -95,7 +96,7 @@ func openShelf(dir string, linger time.Duration) (*shelf, error) {
 		return nil, fmt.Errorf("reading the register of documents: %w", err)
 	default:
 		if err := json.Unmarshal(text, c); err != nil {
-			return nil, &DamagedError{Path: name, Why: err, Advice: "remove " + dir + ", and all documents are built anew"}
+			return nil, &boltfile.DamagedError{Path: name, Why: err, Advice: "remove " + dir + ", and all documents are built anew"}
 		}
 	}
 	s.serial.Store(c.Serial)

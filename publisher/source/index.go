@@ -33,6 +33,8 @@ var (
 	ErrLocked = boltfile.ErrLocked
 	// ErrNewer: OpenIndex wraps it if a newer version of this program wrote the index.
 	ErrNewer = boltfile.ErrNewer
+	// ErrDamaged: OpenIndex and Open wrap it if a file of the state cannot be read. The error names it, and what to do.
+	ErrDamaged = boltfile.ErrDamaged
 	// ErrNoBaseline: Snapshot returns it before the first scan is finished.
 	ErrNoBaseline = errors.New("the first scan of the folder is not finished")
 	// ErrPruned: Snapshot.Changes wraps it if the log no longer has the changes.
@@ -40,9 +42,6 @@ var (
 	// ErrClosed: the index was closed.
 	ErrClosed = errors.New("the index is closed")
 )
-
-// DamagedError says which file of the state cannot be read, and what to do. OpenIndex and Open return or wrap it.
-type DamagedError = boltfile.DamagedError
 
 const indexName = "index.db"
 

@@ -72,6 +72,9 @@ var (
 	ErrOlder = errors.New("was written by an older version of this program")
 )
 
+// ErrDamaged is what each DamagedError is.
+var ErrDamaged = errors.New("the file is damaged")
+
 var errClosed = errors.New("the file is closed")
 
 // DamagedError says that a file cannot be read, and what to do.
@@ -87,6 +90,9 @@ func (e *DamagedError) Error() string {
 
 // Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Why }
+
+// Is reports whether target is ErrDamaged.
+func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 // versionError is that of a file with another format.
 type versionError struct{ have, oldest, know uint64 }
