@@ -219,14 +219,14 @@ func (ss *schedulers) resume() {
 
 // bell wakes senders that sleep because they found nothing to start.
 //
-// It wakes the one that fell asleep last. A hub with little to do so makes its deliveries with the same few senders,
-// whose stacks have grown already: the collector shrinks those of the others.
+// It wakes the one that fell asleep last. So a hub with little to do makes its deliveries with the same few senders,
+// whose stacks have grown already. The collector shrinks the stacks of the others.
 type bell struct {
 	listening atomic.Int64 // senders that sleep, or are about to
 
 	mu       sync.Mutex
-	sleepers []sleeper // the one that sleeps longest first
-	awake    []sleeper // free ones
+	sleepers []sleeper // the one that has slept longest is first
+	free     []sleeper // nobody sleeps there
 	times    uint64    // that it rang
 
 	over atomic.Bool // it rings no more
@@ -280,7 +280,7 @@ func (b *bell) wait(heard uint64) {
 	<-s
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.awake = append(b.awake, s)
+	b.free = append(b.free, s)
 }
 
 // lie returns where the caller is to sleep; nil: the bell rang since it listened, or rings no more.
@@ -290,8 +290,8 @@ func (b *bell) lie(heard uint64) (s sleeper) {
 	if b.times != heard || b.over.Load() {
 		return nil
 	}
-	if last := len(b.awake) - 1; last >= 0 {
-		s, b.awake = b.awake[last], b.awake[:last]
+	if last := len(b.free) - 1; last >= 0 {
+		s, b.free = b.free[last], b.free[:last]
 	} else {
 		s = make(sleeper, 1)
 	}

@@ -187,7 +187,7 @@ func noChallenge(body []byte, challenge string) error {
 	switch {
 	case len(body) == 0:
 		what = "is empty"
-	case begins && (after[0] == '\n' || after[0] == '\r'):
+	case begins && bytes.IndexAny(after, "\r\n") == 0:
 		what = "has a line end after the challenge"
 	case begins:
 		what = "goes on after the challenge"

@@ -45,7 +45,7 @@ func CheckURL(param, raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case encodedWhole(raw):
-		return formError(param, "is percent-encoded once too often: it has to begin with http:// or https:// when it is decoded once")
+		return formError(param, "is percent-encoded once too often: decoded once, it has to begin with http:// or https://")
 	case err != nil && brokenEscape(pathOf(raw)):
 		return formError(param, "has a %% in its path that no two hexadecimal digits follow: write a %% that stands for itself as %%25 in the URL itself")
 	case err != nil:

@@ -44,8 +44,10 @@ compressed with gzip, for web servers that can use it (gzip_static).
 
 With --state-dir the command remembers the last run. Run it after changes, or every
 hour, to get Change Lists, Change Dumps and archives too. Without --state-dir each run
-starts anew, and writes only a Resource List and a Resource Dump. With it, missing
-resources that --max-deleted keeps from being published as deleted make the exit code 1.
+starts anew, and writes only a Resource List and a Resource Dump.
+
+If --max-deleted keeps missing resources from being published as deleted, the command
+writes the documents and ends with 1.
 
 Documents are replaced one by one, each after those that it names. Changes are not
 pushed to hubs; rspub serve does that.`,
