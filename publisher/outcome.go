@@ -83,10 +83,10 @@ func decide(err error, i interval, now, reached time.Time, begins func(time.Time
 	case refused.Status == http.StatusRequestEntityTooLarge && i.Entries > 1:
 		v.step, v.advice = divide, "It is sent in parts."
 		return v
-	case refused.Status == http.StatusUnprocessableEntity && i.Until.After(now.Add(maxAhead)):
+	case refused.Status == http.StatusUnprocessableEntity && i.Until.After(now.Add(MaxAhead)):
 		v.permanent = true
 		v.advice = fmt.Sprintf("This was recorded by a clock that was ahead, and hubs accept it from %s on. "+
-			"If that is too long, begin with a new state, and reset the topic at the hub.", stamp(i.Until.Add(-maxAhead)))
+			"If that is too long, begin with a new state, and reset the topic at the hub.", stamp(i.Until.Add(-MaxAhead)))
 		return v
 	}
 	for _, r := range refusals {

@@ -33,7 +33,7 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	if !isStorable(from) {
 		return fmt.Errorf("cannot resume from %s: use a time from 1970 to 2262", stamp(from))
 	}
-	if ahead := time.Until(from); ahead > maxAhead {
+	if ahead := time.Until(from); ahead > MaxAhead {
 		return fmt.Errorf("%s is %s in the future: no hub accepts an interval that ends there before then", stamp(from), ahead.Round(time.Second))
 	}
 	if err := p.cutAt(ctx, from); err != nil {
@@ -52,8 +52,8 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	return s.resume(ctx, from)
 }
 
-// maxAhead is how far in the future hubs let an interval end.
-const maxAhead = 5 * time.Minute
+// MaxAhead is how far in the future hubs let an interval end: package validate says the same.
+const MaxAhead = 5 * time.Minute
 
 // cutAt cuts what is recorded so that an interval ends at from, if the last one ends
 // before it.

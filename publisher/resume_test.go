@@ -12,7 +12,15 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/validate"
 )
+
+// A Source and a hub agree on how far ahead of the clock an interval may end.
+func TestMaxAheadIsThatOfHubs(t *testing.T) {
+	if MaxAhead != validate.MaxAhead {
+		t.Errorf("a Source says %v, a hub %v", MaxAhead, validate.MaxAhead)
+	}
+}
 
 // The hub is ahead of an outbox that was restored from a backup: nothing is sent
 // to it, and everybody is told, until somebody decides.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/publisher"
 )
 
 // goOn has the log of changes begin anew if it does not go on after a change that was published, or whose
@@ -55,13 +56,11 @@ func (x *Index) restart(now time.Time, after place) error {
 	})
 }
 
-// farAhead is how far ahead of the clock what was published has to be to be reported: hubs refuse it from there on.
-const farAhead = 5 * time.Minute
-
-// warnOfClock logs that the index has times that are ahead of the clock. A Source without a hub would not notice.
+// warnOfClock logs that the index has times that are so far ahead of the clock that hubs refuse them. A Source
+// without a hub would not notice.
 func (x *Index) warnOfClock(log *slog.Logger, now time.Time) {
 	at := time.UnixMicro(x.state().floor).UTC()
-	if at.Sub(now) < farAhead {
+	if at.Sub(now) < publisher.MaxAhead {
 		return
 	}
 	log.Warn("what this Source has published is ahead of the clock: the clock is wrong now, or was ahead then. Until that time, what is found gets times that are a little later than it, "+

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rshub/rshub/publisher"
 )
 
 // A change has the time at which it was detected, however old the file says it is,
@@ -56,7 +58,7 @@ func TestPublishedTimesAheadOfTheClockAreReported(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(log.String(), "event=clock_ahead") != (ahead > farAhead) {
+		if strings.Contains(log.String(), "event=clock_ahead") != (ahead > publisher.MaxAhead) {
 			t.Errorf("%v ahead:\n%s", ahead, log.String())
 		}
 	}
