@@ -16,29 +16,38 @@ import (
 )
 
 // ask makes the request: HEAD, and GET if HEAD is not offered or links within the content
-// may count.
+// may count. Such a host is asked with GET from then on: else, if it has many topics, their HEADs
+// would use the budget up before any GET.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
-	resp, confirm, err := c.do(ctx, "check", http.MethodHead, topic)
+	host, confirmHead := egress.HostPortOf(topic), func() {}
+	if !c.needsGET.Contains(host) {
+		resp, confirm, err := c.do(ctx, "check", http.MethodHead, topic)
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close()
+		noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
+		if !noHead && (resp.StatusCode/100 != 2 || embedder(resp) == nil) {
+			return c.judge(resp, topic, confirm)
+		}
+		c.needsGET.Add(host, struct{}{})
+		confirmHead = confirm
+	}
+	resp, confirm, err := c.do(ctx, "check", http.MethodGet, topic)
 	if err != nil {
 		return err
 	}
-	_ = resp.Body.Close()
-	confirmHead := func() {}
-	noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
-	if noHead || resp.StatusCode/100 == 2 && embedder(resp) != nil {
-		confirmHead = confirm
-		if resp, confirm, err = c.do(ctx, "check", http.MethodGet, topic); err != nil {
-			return err
-		}
-		defer func() { _ = resp.Body.Close() }()
-	}
+	defer func() { _ = resp.Body.Close() }()
+	return c.judge(resp, topic, func() { confirm(); confirmHead() })
+}
+
+// judge returns nil, after it has confirmed, if an answer names the topic and this hub.
+func (c *TopicChecker) judge(resp *http.Response, topic string, confirm func()) error {
 	_, named, err := c.inspect(resp, topic, resp.Body)
-	if err = cmp.Or(err, named); err != nil {
-		return err
+	if err = cmp.Or(err, named); err == nil {
+		confirm()
 	}
-	confirm()
-	confirmHead()
-	return nil
+	return err
 }
 
 // inspect checks what the answer of a topic URI means. Named is nil if it names the

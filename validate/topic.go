@@ -117,6 +117,7 @@ type TopicChecker struct {
 	// established are the latest good answers of established topics, which other names do
 	// not evict. A bad answer removes a topic.
 	established *lru.Cache[uuid.UUID, time.Time]
+	needsGET    *lru.Cache[string, struct{}] // host:port of topics where HEAD says nothing
 
 	mu        sync.Mutex
 	flights   map[route]*flight  // the checks under way
@@ -166,8 +167,12 @@ func NewTopicChecker(o TopicOptions) (*TopicChecker, error) {
 	if err != nil {
 		return nil, err
 	}
+	needsGET, err := lru.New[string, struct{}](o.Remember)
+	if err != nil {
+		return nil, err
+	}
 	c := &TopicChecker{
-		o: o, known: known, established: established,
+		o: o, known: known, established: established, needsGET: needsGET,
 		flights: make(map[route]*flight), readings: make(map[route]*reading),
 		strangers: quota{limit: maxChecks, by: make(map[uint64]int)}, reserved: quota{limit: reservedChecks, by: make(map[uint64]int)},
 	}

@@ -425,6 +425,57 @@ func TestTopicCheckGivesBothPlacesBack(t *testing.T) {
 	}
 }
 
+// getOnly answers HEAD with 405, and GET after a second with links to what was asked for and to the hub.
+type getOnly struct{ heads, gets atomic.Int32 }
+
+func (g *getOnly) Do(req *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}
+	if req.Method == http.MethodHead {
+		g.heads.Add(1)
+	} else {
+		g.gets.Add(1)
+		resp.StatusCode, resp.Header = http.StatusOK, http.Header{"Link": {links(req.URL.String(), hubURL)}}
+	}
+	time.Sleep(time.Second)
+	return resp, nil
+}
+
+// A host without HEAD that has more topics than the budget has places is asked for none with HEAD a second
+// time, so that places are left for GET.
+func TestHostWithoutHEAD(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d getOnly
+		c := checker(t, TopicOptions{Client: &d, Budget: egress.NewBudget(20)})
+		all := func() (good int) {
+			var wg sync.WaitGroup
+			var n atomic.Int32
+			for i := range 8 {
+				wg.Go(func() {
+					if err := c.Check(asked(t.Context(), 1), fmt.Sprintf("%s%d", fakeTopic, i)); err == nil {
+						n.Add(1)
+					} else if outcome(err) != "wait" {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			return int(n.Load())
+		}
+		good := all()
+		heads := d.heads.Load()
+		for range 2 {
+			time.Sleep(time.Minute)
+			good = all()
+		}
+		if good != 8 {
+			t.Errorf("%d of 8 topics were good after two minutes, of %d HEADs and %d GETs", good, d.heads.Load(), d.gets.Load())
+		}
+		if d.heads.Load() != heads || heads == 0 {
+			t.Errorf("%d HEADs, %d of them before the host had answered one", d.heads.Load(), heads)
+		}
+	})
+}
+
 // A Source learns about its certificate, which it can fix, and about the hub's proxy,
 // which it can't.
 func TestTopicCheckSaysWhatFailed(t *testing.T) {
