@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,6 +53,32 @@ func TestPositionsOfALostTailAreNotUsedAgain(t *testing.T) {
 	}
 	if got := read(t, s, topicName, kept.Anchor()); len(got) != 1 || got[0].ID != again.ID {
 		t.Errorf("%d entries", len(got))
+	}
+}
+
+// However much is done at once, a server has poolSize connections of a hub at most.
+func TestConnectionsAreBounded(t *testing.T) {
+	server := redistest.Standalone(t)
+	s := openStore(t, Options{URL: server.URL(), Prefix: freshPrefix(), Timeout: patience})
+	server.Freeze(t)
+	var wg sync.WaitGroup
+	for n := range 4 * poolSize {
+		wg.Go(func() {
+			if n%2 == 0 {
+				_ = s.conn.client.Ping(t.Context()).Err() // what it answers is no matter
+				return
+			}
+			pipe := s.conn.client.Pipeline()
+			pipe.Ping(t.Context())
+			_, _ = pipe.Exec(t.Context())
+		})
+	}
+	time.Sleep(time.Second)
+	server.Continue(t)
+	wg.Wait()
+	clients, err := s.conn.client.ClientList(t.Context()).Result()
+	if n := strings.Count(clients, "\n"); err != nil || n == 0 || n > poolSize {
+		t.Errorf("%d connections, of %d that may be (%v)", n, poolSize, err)
 	}
 }
 

@@ -216,6 +216,7 @@ func (t target) options(timeout time.Duration) (*redis.UniversalOptions, error) 
 		ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		ContextTimeoutEnabled: true,
 		PoolSize:              poolSize,
+		PipelinePoolSize:      -1, // pipelines use these connections, and not others with four times the memory
 		// An ACL need not allow commands that nothing depends on.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
