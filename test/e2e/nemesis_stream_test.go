@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"flag"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -73,7 +74,9 @@ func (m *nemesis) resetFault() fault {
 	return fault{name: "topic reset", ofHub: true, gaps: []string{journal.GapReset}, begin: func() func() {
 		topic := m.c.topics[m.rnd.IntN(len(m.c.topics))].url
 		id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(topic)).String()
-		if a, err := try(m.t.Context(), http.MethodPost, "http://"+m.someHub().admin+"/api/v1/topics/"+id+"/reset", http.Header{"Content-Type": {"application/json"}}, []byte("{}")); err != nil || a.status != http.StatusOK {
+		header := http.Header{"Content-Type": {"application/json"}}
+		maps.Copy(header, m.operator)
+		if a, err := try(m.t.Context(), http.MethodPost, "http://"+m.someHub().admin+"/api/v1/topics/"+id+"/reset", header, []byte("{}")); err != nil || a.status != http.StatusOK {
 			m.t.Errorf("a reset of %s: %v %v", topic, a, err)
 		}
 		return nil

@@ -35,6 +35,8 @@ type world struct {
 	names  int           // of hubs that were started
 	lease  time.Duration // --owner-lease
 	public string        // what all hubs call themselves
+	// operator is the header of requests to the operator's listeners of hubs; nil: they want no token.
+	operator http.Header
 
 	servers []*httptest.Server
 	// healed is closed when no fault will come any more.
@@ -264,7 +266,7 @@ func (w *world) checked(c *callee, mode string) int {
 func (w *world) look(ctx context.Context, h *hub, path string, into any) error {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	a, err := try(limited, http.MethodGet, "http://"+h.admin+path, nil, nil)
+	a, err := try(limited, http.MethodGet, "http://"+h.admin+path, w.operator, nil)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +22,8 @@ type usage struct {
 }
 
 // grown says what a program needs clearly more of than before; empty: nothing. What is bounded may have filled
-// up meanwhile: a hub has up to 64 connections to each of three masters of Redis, and the events and
-// pages of its streams (32 MiB).
+// up meanwhile: a hub has up to 64 connections to each of three masters of Redis, with 64 KiB of buffers each,
+// the events and pages of its streams (32 MiB), and the bodies that no delivery uses (4,096, of a few KiB).
 func (u usage) grown(before usage) string {
 	var more []string
 	note := func(what string, was, is, slack int64, factor float64) {
@@ -117,7 +120,31 @@ func (s *soak) measure() {
 		}
 		if time.Now().After(deadline) {
 			s.t.Errorf("%v after the last fault was healed: %v", patience, err)
+			s.profile()
 			return
+		}
+	}
+}
+
+// profile logs what most of the live heap of each hub is.
+func (s *soak) profile() {
+	s.t.Helper()
+	for n, h := range s.hubs {
+		file := filepath.Join(s.t.TempDir(), fmt.Sprint("heap-", n))
+		a, err := try(s.t.Context(), http.MethodGet, "http://"+h.admin+"/debug/pprof/heap?gc=1", s.operator, nil)
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", a.status, a.body)
+		}
+		if err == nil {
+			err = os.WriteFile(file, a.body, 0o600)
+		}
+		if err != nil {
+			s.t.Logf("rshub %d: no profile of its heap: %v", n, err)
+			continue
+		}
+		for _, order := range []string{"-flat", "-cum"} {
+			top, err := exec.CommandContext(s.t.Context(), "go", "tool", "pprof", "-top", order, "-nodecount=40", "-sample_index=inuse_space", file).CombinedOutput()
+			s.t.Logf("rshub %d: its heap, %s: %s (%v)", n, order, top, err)
 		}
 	}
 }

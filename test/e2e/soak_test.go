@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,8 +61,12 @@ func TestSoak(t *testing.T) {
 	}
 	fmt.Printf("seed %d (repeat with make soak DURATION=%v SEED=%d)\n", *seedFlag, *soakFlag, *seedFlag)
 	authority := newSoakAuthority(t)
-	// Sources, Destinations and the clients of this process trust it. t.Setenv does not allow parallel tests.
+	token := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(token, []byte(operatorToken), 0o600))
+	// Sources, Destinations and the clients of this process trust the authority, and operators have the token.
+	// t.Setenv does not allow parallel tests.
 	must(t, os.Setenv("SSL_CERT_FILE", authority.file)) //nolint:usetesting // as said
+	must(t, os.Setenv("RSHUB_ADMIN_TOKEN_FILE", token)) //nolint:usetesting // as said
 	names, noNames := (*names)(nil), "no namespace to mount a resolv.conf in"
 	if os.Getenv("E2E_NAMESPACE") != "" {
 		var err error
@@ -95,6 +100,7 @@ func newSoak(t *testing.T, n int, authority *soakAuthority, names *names, noName
 	}
 	s.addHosts()
 	s.rages = *soakFlag
+	s.operator = http.Header{"Authorization": {"Bearer " + operatorToken}}
 	s.calm = s.measure
 	return s
 }
@@ -130,7 +136,10 @@ func (s *soak) onCluster() {
 
 // settings are those of all hubs.
 func (s *soak) settings() []string {
-	return []string{"--give-up", soakGiveUp.String(), "--retry-max", soakRetry.String(), "--ca-file", s.authority.file}
+	return []string{
+		"--give-up", soakGiveUp.String(), "--retry-max", soakRetry.String(), "--ca-file", s.authority.file,
+		"--admin-token-file", os.Getenv("RSHUB_ADMIN_TOKEN_FILE"), "--pprof",
+	}
 }
 
 // inFront chooses the one address that Sources and Destinations have for all hubs. What it returns starts
