@@ -15,9 +15,9 @@ import (
 	"github.com/rshub/rshub/internal/base/web"
 )
 
-// ask makes the request: HEAD, and GET if HEAD is not offered or links within the content
-// may count. Such a host is asked with GET from then on: else, if it has many topics, their HEADs
-// would use the budget up before any GET.
+// ask makes the request: HEAD, and GET if HEAD is refused, as some servers do that know only GET, or links
+// within the content may count. Such a host is asked with GET from then on: else, if it has many topics,
+// their HEADs would use the budget up before any GET.
 func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	host, confirmHead := egress.HostPortOf(topic), func() {}
 	if !c.needsGET.Contains(host) {
@@ -26,8 +26,7 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 			return err
 		}
 		_ = resp.Body.Close()
-		noHead := resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented
-		if !noHead && (resp.StatusCode/100 != 2 || embedder(resp) == nil) {
+		if !vague(resp) {
 			return c.judge(resp, topic, confirm)
 		}
 		c.needsGET.Add(host, struct{}{})
@@ -39,6 +38,18 @@ func (c *TopicChecker) ask(ctx context.Context, topic string) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return c.judge(resp, topic, func() { confirm(); confirmHead() })
+}
+
+// vague reports whether GET may say something else than an answer to HEAD.
+func vague(resp *http.Response) bool {
+	switch s := resp.StatusCode; {
+	case s == http.StatusTooManyRequests:
+		return false
+	case s/100 == 2:
+		return embedder(resp) != nil
+	default:
+		return s/100 == 4 || s == http.StatusNotImplemented
+	}
 }
 
 // judge returns nil, after it has confirmed, if an answer names the topic and this hub.

@@ -107,6 +107,13 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 			}
 			right(w, r)
 		}, "good", ""},
+		{"HEAD is forbidden, as gateways do that know only GET", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			right(w, r)
+		}, "good", ""},
 		{"HEAD is not implemented", func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodHead {
 				w.WriteHeader(http.StatusNotImplemented)
