@@ -35,6 +35,12 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 		return p, err
 	}
 	defer d.end()
+	if err := d.isChangeList(); err != nil {
+		return p, err
+	}
+	if d.head.Index {
+		return p, fmt.Errorf("reading %s: it is an index within an index", d.url)
+	}
 	if begins := d.head.From; begins.After(l.from) && begins.After(from) && !l.from.IsZero() {
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}

@@ -96,6 +96,14 @@ func (r *repairer) changeLists(ctx context.Context) (list, archive string, err e
 // compared byte by byte.
 func asWritten(e *resourcesync.Entry) string { return cmp.Or(e.Written, e.Loc) }
 
+// isChangeList returns an error for a document of another kind. Its entries would count as changes.
+func (d *document) isChangeList() error {
+	if d.head.Capability != resourcesync.ChangeList {
+		return fmt.Errorf("reading %s: it is a document of the capability %q, and a %q is wanted", d.url, d.head.Capability, resourcesync.ChangeList)
+	}
+	return nil
+}
+
 // read adds a Change List, or all that an index, an archive or a Capability List names, to
 // the plan. It returns where there may be more: the index of the list, or the Capability
 // List of a closed list without an index. The root of a document says what it is (DST-18).
@@ -118,6 +126,11 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 			_, err = p.read(ctx, client, next, depth+1)
 		}
 		return "", err
+	}
+	if !archive {
+		if err := d.isChangeList(); err != nil {
+			return "", err
+		}
 	}
 	if !d.head.Index && !archive {
 		p.add(changeList{d.url, d.head.From, d.head.Until})

@@ -103,6 +103,52 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
+// A document of another kind in the place of the Change List, or of a part of its index, changes nothing, and no audit
+// trusts it.
+func TestChangeListOfAnotherKind(t *testing.T) {
+	entry := func(s *source) string { return "<url><loc>" + s.URL + "/data/b</loc></url>" }
+	index := func(part string) string {
+		return document("sitemapindex", "changelist", "<sitemap><loc>"+part+`</loc><rs:md from="2026-01-01T00:00:00Z"/></sitemap>`)
+	}
+	cases := map[string]struct {
+		list func(s *source) string
+		want string // in the error
+	}{
+		"Resource List": {func(s *source) string { return document("urlset", "resourcelist", entry(s)) }, `capability "resourcelist", and a "changelist" is wanted`},
+		"Change Dump":   {func(s *source) string { return document("urlset", "changedump", entry(s)) }, `capability "changedump", and a "changelist" is wanted`},
+		"sitemap": {func(s *source) string {
+			return `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">` + entry(s) + "</urlset>"
+		}, `capability "", and a "changelist" is wanted`},
+		"part of an index": {func(s *source) string {
+			s.set("/part.xml", answer(document("urlset", "changedump", entry(s))))
+			return index(s.URL + "/part.xml")
+		}, `capability "changedump", and a "changelist" is wanted`},
+		"index within an index": {func(s *source) string {
+			s.set("/part.xml", answer(index(s.URL+"/data/b")))
+			return index(s.URL + "/part.xml")
+		}, "index within an index"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSource(t), t.TempDir()
+			s.put("a", "body of a", 0)
+			d := s.open(dir)
+			if r, err := d.Sync(t.Context()); err != nil || r.Copied != 1 {
+				t.Fatalf("%v %+v", err, r)
+			}
+			s.set("/data/b", answer("no resource"))
+			s.set("/changelist.xml", answer(c.list(s)))
+			if r, err := d.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || r.Copied != 0 {
+				t.Errorf("%v %+v; want %q", err, r, c.want)
+			}
+			if a, err := d.Audit(t.Context(), false); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v %+v; want %q", err, a, c.want)
+			}
+			s.same(dir)
+		})
+	}
+}
+
 func retryLater(after string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", after)
