@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"time"
 
@@ -170,7 +171,22 @@ func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, n
 	if err != nil {
 		return nil, err
 	}
-	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(listed), c.from(docs.wants(set, newer)))
+	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(listed), s.readAgain(docs, c.from(docs.wants(set, newer))))
+}
+
+// readAgain yields resources, and forgets the validators of their list if only a request shows whether one of them changed.
+// The same list is read in full then.
+func (s *syncer) readAgain(docs *documents, wants iter.Seq2[desired, error]) iter.Seq2[desired, error] {
+	return func(yield func(desired, error) bool) {
+		for w, err := range wants {
+			if is := s.reconciler.fetcher.prefer.apply(w); len(is.digests.Algorithms()) == 0 && (is.lastMod.IsZero() || isToday(is.lastMod)) {
+				docs.etag, docs.modified = "", ""
+			}
+			if !yield(w, err) {
+				return
+			}
+		}
+	}
 }
 
 // leftToChanges returns the resources of a set that a baseline leaves to the changes since.

@@ -257,6 +257,50 @@ func TestLastmodIsADate(t *testing.T) {
 	}
 }
 
+// A server answers 304 for a list that did not change. The resources in it may have changed, if it gives neither a hash nor a
+// time of modification that shows it.
+func TestUnchangedList(t *testing.T) {
+	at := func(layout string) string {
+		return "<lastmod>" + time.Now().UTC().Add(-time.Second).Format(layout) + "</lastmod>"
+	}
+	for name, c := range map[string]struct {
+		says  string
+		asked bool // for the resource, each time
+	}{
+		"nothing":  {"", true},
+		"a length": {`<rs:md length="5"/>`, true},
+		"a date":   {at(time.DateOnly), true},
+		"a time":   {at(time.RFC3339), false},
+		"a hash":   {`<rs:md hash="` + hashOf("first") + `"/>`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSource(t), t.TempDir()
+			s.offers = []string{resourcesync.ResourceList}
+			body, unchanged := "first", false
+			s.set("/data/a", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+			list := document("urlset", "resourcelist", "<url><loc>"+s.URL+"/data/a</loc>"+c.says+"</url>")
+			s.set("/resourcelist.xml", func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("ETag", `"1"`)
+				if unchanged = r.Header.Get("If-None-Match") == `"1"`; unchanged {
+					w.WriteHeader(http.StatusNotModified)
+					return
+				}
+				_, _ = io.WriteString(w, list)
+			})
+			d := s.open(dir)
+			for range 2 {
+				if r, err := d.Sync(t.Context()); err != nil || !r.InSync() {
+					t.Errorf("%v %+v", err, r)
+				}
+				body = "other"
+			}
+			if got := read(dir, "a"); (got == "other") != c.asked || unchanged == c.asked {
+				t.Errorf("the copy has %q; the list was answered with 304: %v", got, unchanged)
+			}
+		})
+	}
+}
+
 // A Source whose times have whole seconds changes a resource again within the second up to which its Change List was read.
 func TestChangedAgainWithinASecond(t *testing.T) {
 	for name, noHashes := range map[string]bool{"with hashes": false, "without": true} {
