@@ -293,10 +293,10 @@ func (p *partial) place(to string) error {
 	}
 	link := p.fetcher.tree.linkOut(to)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && path.Dir(to) != ".":
-		err = root.MkdirAll(path.Dir(to), 0o755)
 	case link != "":
 		return &refusedError{fmt.Errorf("%s is a symbolic link that leads out of the copy: put a folder in its place, or mount one there", filepath.Join(p.fetcher.dir, link))}
+	case errors.Is(err, fs.ErrNotExist) && path.Dir(to) != ".":
+		err = root.MkdirAll(path.Dir(to), 0o755)
 	case isFolder(root, to):
 		if root.Remove(to) != nil {
 			return &refusedError{fmt.Errorf("a folder with files is in its place: move %s away", filepath.Join(p.fetcher.dir, to))}

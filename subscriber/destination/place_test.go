@@ -41,33 +41,44 @@ func TestFolderInPlaceOfAFile(t *testing.T) {
 	}
 }
 
-// A symbolic link that leads out of the copy is not followed. The errors say what to do, and an audit names the link.
+// A symbolic link that leads out of the copy is not followed, and nothing is put beside it. The errors say what to do, and an
+// audit names the link.
 func TestLinkOutOfTheCopy(t *testing.T) {
-	s, dir, away := newSource(t), t.TempDir(), filepath.Join(t.TempDir(), "away")
-	s.put("d/a", "body", 0)
-	c := s.open(dir, func(o *destination.Options) { o.Roots = []destination.Root{{URL: s.URL + "/", Dir: "host"}} })
-	if _, err := c.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	host := filepath.Join(dir, "host")
-	if err := errors.Join(os.Rename(host, away), os.Symlink(away, host)); err != nil {
-		t.Fatal(err)
-	}
-	if a, err := c.Audit(t.Context(), false); err != nil || a.Missing != 1 || a.Extra != 1 {
-		t.Errorf("%v %+v", err, a)
-	}
-	s.put("d/a", "other", 10)
-	r, err := c.Sync(t.Context())
-	if want := host + " is a symbolic link that leads out of the copy: put a folder in its place, or mount one there"; err != nil || r.Failed != 1 || r.Problems[0].Why != want {
-		t.Errorf("%v %+v", err, r)
-	}
-	if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync {
-		t.Errorf("%v %+v", err, a)
-	}
-	if got := read(dir, "host/data/d/a"); got != "other" {
-		t.Errorf("%q", got)
-	}
-	if got := read(away, "data/d/a"); got != "body" {
-		t.Errorf("what the link led to was changed: %q", got)
+	for _, linked := range []string{"host", "host/data/d"} {
+		t.Run(linked, func(t *testing.T) {
+			s, dir, away := newSource(t), t.TempDir(), filepath.Join(t.TempDir(), "away")
+			s.put("d/a", "body", 0)
+			c := s.open(dir, func(o *destination.Options) { o.Roots = []destination.Root{{URL: s.URL + "/", Dir: "host"}} })
+			if _, err := c.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(dir, linked)
+			if err := errors.Join(os.Rename(link, away), os.Symlink(away, link)); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := c.Audit(t.Context(), false); err != nil || a.Missing != 1 || a.Extra != 1 {
+				t.Errorf("%v %+v", err, a)
+			}
+			s.put("d/a", "other", 10)
+			s.put("d/new", "new", 10)
+			r, err := c.Sync(t.Context())
+			if err != nil || r.Failed != 2 {
+				t.Errorf("%v %+v", err, r)
+			}
+			for _, p := range r.Problems {
+				if want := link + " is a symbolic link that leads out of the copy: put a folder in its place, or mount one there"; p.Why != want {
+					t.Error(p.Why)
+				}
+			}
+			if a, err := c.Audit(t.Context(), true); err != nil || !a.InSync {
+				t.Errorf("%v %+v", err, a)
+			}
+			if a, b := read(dir, "host/data/d/a"), read(dir, "host/data/d/new"); a != "other" || b != "new" {
+				t.Errorf("%q %q", a, b)
+			}
+			if got := read(away, strings.TrimPrefix("host/data/d/a", linked+"/")); got != "body" {
+				t.Errorf("what the link led to was changed: %q", got)
+			}
+		})
 	}
 }

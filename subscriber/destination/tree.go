@@ -145,13 +145,14 @@ func (t *tree) assignNew(rawURL string) (p string, empty bool, err error) {
 }
 
 // folderAt reports whether there is or may be a folder at a path: no file is there, and no file
-// will be. The caller has locked placing.
+// will be. A link that leads out of the copy counts as one, so that place refuses what belongs there. The
+// caller has locked placing.
 func (t *tree) folderAt(dir string) bool {
 	if dir == "." || t.above[t.fold(dir)] > 0 { // another file will be in it
 		return true
 	}
 	if info, err := t.root.Lstat(dir); err == nil {
-		return info.IsDir()
+		return info.IsDir() || t.leadsOut(dir)
 	}
 	return t.owner(t.fold(dir)) == ""
 }

@@ -85,11 +85,17 @@ func isFolder(root *os.Root, p string) bool {
 // linkOut returns the symbolic link above a path that leads out of the copy; empty: there is none.
 func (t *tree) linkOut(p string) string {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		if _, err := t.root.Stat(dir); err != nil && isLink(t.root, dir) {
+		if t.leadsOut(dir) {
 			return dir
 		}
 	}
 	return ""
+}
+
+// leadsOut reports whether a symbolic link is at a path that leads out of the copy, or nowhere.
+func (t *tree) leadsOut(p string) bool {
+	_, err := t.root.Stat(p)
+	return err != nil && isLink(t.root, p)
 }
 
 func isLink(root *os.Root, p string) bool {
