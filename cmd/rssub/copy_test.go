@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -192,6 +193,34 @@ func TestStatusOfACopy(t *testing.T) {
 	code, out, _ := rssub(t.Context(), "status", "--state-dir", filepath.Join(dir, ".rssub"), "--json")
 	if code != cli.ExitOK || !strings.Contains(out, `"deletions_held": 2`) || !strings.Contains(out, `"failed": 0`) {
 		t.Errorf("%d\n%s", code, out)
+	}
+}
+
+// A status that cannot be read is a failure, and no copy that is not there. What can be read is printed all the same.
+func TestStatusThatCannotBeRead(t *testing.T) {
+	s, dir := newSitemap(t), filepath.Join(t.TempDir(), "copy")
+	if code, out, errs := rssub(t.Context(), "sync", s.URL+"/list.xml", "--dir", dir, "--dev"); code != cli.ExitPartial {
+		t.Fatalf("%d\n%s%s", code, out, errs)
+	}
+	status, set := filepath.Join(dir, ".rssub", "copy.json"), filepath.Join(dir, ".rssub", "set-1")
+	if err := os.WriteFile(status, []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := status + " is damaged, and the next sync writes it anew"
+	if code, out, errs := rssub(t.Context(), "status", "--dir", dir); code != cli.ExitFailure || !strings.Contains(errs, want) {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if err := errors.Join(os.Mkdir(set, 0o700), os.WriteFile(filepath.Join(set, "status.json"), []byte("{}"), 0o600), os.WriteFile(filepath.Join(set, "set"), []byte("the set"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := rssub(t.Context(), "status", "--dir", dir, "--json"); code != cli.ExitFailure || !strings.Contains(errs, want) || !strings.Contains(out, `"the set"`) {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if err := errors.Join(os.RemoveAll(set), os.Remove(status), os.Mkdir(status, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := rssub(t.Context(), "status", "--dir", dir); code != cli.ExitFailure || !strings.Contains(errs, "copy.json: is a directory") {
+		t.Errorf("%d\n%s%s", code, out, errs)
 	}
 }
 

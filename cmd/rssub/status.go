@@ -47,25 +47,10 @@ the folder, or would have.`,
 				stateDir = filepath.Join(dir, ".rssub")
 			}
 			all, err := statuses(stateDir)
-			if err != nil {
+			if all == nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), all)
-			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "The copy has no baseline yet: its first sync is under way, or was interrupted. If no rssub sync or follow is running, start one; it goes on.")
-				return err
-			}
-			for i := range all {
-				if i > 0 {
-					_, _ = fmt.Fprintln(cmd.OutOrStdout()) // the next write reports errors
-				}
-				if err := printStatus(cmd.OutOrStdout(), &all[i]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return errors.Join(printStatuses(cmd.OutOrStdout(), all, asJSON), err)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "the `FOLDER` of the copy")
@@ -75,15 +60,22 @@ the folder, or would have.`,
 	return cmd
 }
 
-// statuses reads the status of the folder, and of the sets of a copy: none if it has no baseline yet.
+// statuses reads the status of the folder, and of the sets of a copy: none if it has no baseline yet. With an error it returns
+// what could be read; nil: nothing.
 func statuses(dir string) ([]destination.SetStatus, error) {
 	all, err := destination.ReadStatus(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(all) == 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "%w; name the folder of a copy with --dir, or the folder of the state with --state-dir", err)
 	}
+	if errors.Is(err, fs.ErrNotExist) { // of a set whose stream has not begun
+		err = nil
+	}
 	st, missing := subscriber.ReadStatus(dir)
-	if missing == nil {
+	switch {
+	case missing == nil:
 		all = slices.Insert(all, 0, destination.SetStatus{Status: st})
+	case !errors.Is(missing, fs.ErrNotExist):
+		err = cmp.Or(err, missing)
 	}
 	if len(all) == 0 && err == nil && destination.IsState(dir) {
 		return []destination.SetStatus{}, nil
@@ -91,10 +83,33 @@ func statuses(dir string) ([]destination.SetStatus, error) {
 	if _, many := destination.ReadFleet(dir); many == nil && len(all) == 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "%s has the state of many Sources; name their file with --sources, or the folder of one copy with --dir", dir)
 	}
-	if len(all) == 0 {
-		return nil, cli.Fail(cli.ExitNotFound, "%w", cmp.Or(err, missing))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		err = cli.Fail(cli.ExitFailure, "%w; run the command as the user that rssub runs as", err)
+	case err == nil && len(all) == 0:
+		err = cli.Fail(cli.ExitNotFound, "%w", missing)
 	}
-	return all, nil
+	return all, err
+}
+
+// printStatuses prints the status of each set.
+func printStatuses(w io.Writer, all []destination.SetStatus, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "The copy has no baseline yet: its first sync is under way, or was interrupted. If no rssub sync or follow is running, start one; it goes on.")
+		return err
+	}
+	for i := range all {
+		if i > 0 {
+			_, _ = fmt.Fprintln(w) // the next write reports errors
+		}
+		if err := printStatus(w, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printStatus(w io.Writer, st *destination.SetStatus) error {

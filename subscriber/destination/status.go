@@ -219,7 +219,7 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 	switch raw, failed := os.ReadFile(name); { //nolint:gosec // the folder is the caller's
 	case failed == nil:
 		if failed = json.Unmarshal(raw, &out); failed != nil {
-			err, out = fmt.Errorf("%s is damaged: %w", name, failed), nil
+			err, out = fmt.Errorf("%s is damaged, and the next sync writes it anew: %w", name, failed), nil
 		}
 	case !errors.Is(failed, fs.ErrNotExist):
 		err = failed
@@ -227,7 +227,9 @@ func ReadStatus(dir string) ([]SetStatus, error) {
 	for _, d := range streamsIn(dir) {
 		st, failed := subscriber.ReadStatus(d)
 		if failed != nil {
-			err = failed
+			if err == nil || !errors.Is(failed, fs.ErrNotExist) { // a stream that has not begun is the least trouble
+				err = failed
+			}
 			continue
 		}
 		switch name := readSetName(d); {
