@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"maps"
 	"path/filepath"
@@ -383,6 +384,8 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 		why := cmp.Or(askable(w.url), errNoFile)
 		if isFolder(c.tree.root, f.Path) {
 			why = errFolder
+		} else if _, err := c.tree.root.Lstat(f.Path); errors.Is(err, fs.ErrPermission) {
+			why = c.fetcher.forbidden(err, f.Path)
 		}
 		a.found(Missing, w, f, why.Error())
 		return

@@ -145,7 +145,7 @@ func (r *reconciler) deleteStrays(strays []string, t *tally, why string, held er
 		e := Event{What: Deleted, Path: p}
 		if e.Err = held; held != nil {
 			e.What = HeldBack
-		} else if e.Err = r.tree.unlink(p); e.Err != nil {
+		} else if e.Err = r.fetcher.forbidden(r.tree.unlink(p), p); e.Err != nil {
 			e.What = Failed
 		} else {
 			deleted++

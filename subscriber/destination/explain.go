@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
 	"syscall"
 )
 
@@ -41,4 +44,13 @@ func diskFull(err error, dir string) error {
 		return &explainedError{fmt.Sprintf("the disk quota for %s is used up; make room there or raise the quota, and the copy continues from here", dir), err}
 	}
 	return err
+}
+
+// forbidden explains the error of a path of the copy, if this user may not use the folder that it is in. Other errors stay as
+// they are.
+func (ft *fetcher) forbidden(err error, p string) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return &explainedError{fmt.Sprintf("this user may not read and change the folder %s; allow that, or run as the user that may", filepath.Join(ft.dir, path.Dir(p))), err}
 }

@@ -273,7 +273,7 @@ func (p *partial) moveIn(w desired, to string) (file, error) {
 	err := p.f.Close()
 	if err == nil {
 		p.fetcher.tree.setTime(p.name, w.lastMod)
-		err = p.place(to)
+		err = p.fetcher.forbidden(p.place(to), to)
 	}
 	if err != nil {
 		return file{}, diskFull(err, p.fetcher.dir)

@@ -144,7 +144,7 @@ func (r *reconciler) removeOne(res *result, f *failure) {
 	default:
 		res.what = Deleted
 		if !r.o.DryRun {
-			res.file, res.err = have, r.tree.unlink(have.Path)
+			res.file, res.err = have, r.fetcher.forbidden(r.tree.unlink(have.Path), have.Path)
 		}
 	}
 }

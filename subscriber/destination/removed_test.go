@@ -73,6 +73,40 @@ func TestAuditPassesUnreadableFolders(t *testing.T) {
 	}
 }
 
+// Where a folder of the copy belongs to another user, the errors name it, and an audit does not say that the files are gone.
+func TestFolderOfAnotherUser(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("the superuser may use every folder")
+	}
+	s, dir := newSource(t), t.TempDir()
+	s.put("d/a", "body", 0)
+	s.put("d/b", "body", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.put("d/a", "other", 10)
+	s.drop("d/b", 10)
+	folder := filepath.Join(dir, "d")
+	if err := os.Chmod(folder, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
+	want := "this user may not read and change the folder " + folder + "; allow that, or run as the user that may"
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Failed != 2 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	for _, p := range r.Problems {
+		if p.Why != want {
+			t.Errorf("%s: %s", p.URL, p.Why)
+		}
+	}
+	if a, err := c.Audit(t.Context(), false); err != nil || a.Missing != 1 || a.Findings[0].Why != want {
+		t.Errorf("%v %+v", err, a)
+	}
+}
+
 // A folder of a copy that cannot be written to is named, once.
 func TestFolderCannotBeWritten(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()
