@@ -174,12 +174,12 @@ func (s *syncer) applyList(ctx context.Context, set namedSet, docs *documents, n
 	return listed, s.reconciler.carryOut(ctx, c.tally, "baseline", len(listed), s.readAgain(docs, c.from(docs.wants(set, newer))))
 }
 
-// readAgain yields resources, and forgets the validators of their list if only a request shows whether one of them changed.
-// The same list is read in full then.
+// readAgain yields resources, and forgets the validators of their list if one of them may change again without a change of
+// the list: it has no hash, and a date of today. The list is read in full the next time, and the resource asked for.
 func (s *syncer) readAgain(docs *documents, wants iter.Seq2[desired, error]) iter.Seq2[desired, error] {
 	return func(yield func(desired, error) bool) {
 		for w, err := range wants {
-			if is := s.reconciler.fetcher.prefer.apply(w); len(is.digests.Algorithms()) == 0 && (is.lastMod.IsZero() || isToday(is.lastMod)) {
+			if is := s.reconciler.fetcher.prefer.apply(w); len(is.digests.Algorithms()) == 0 && isToday(is.lastMod) {
 				docs.etag, docs.modified = "", ""
 			}
 			if !yield(w, err) {
