@@ -4,8 +4,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
 )
 
@@ -54,6 +56,37 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	} {
 		_, err := openPinned(t, tc.url, tc.prefix, "", false)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), " at redis") || errors.Is(err, ErrRefused) != tc.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// If Redis refuses a new connection, commands that are sent in groups fail like all others, and say why. The client gives
+// them no error, so they looked as if they had succeeded.
+func TestGroupsOfCommandsFailWithTheirConnection(t *testing.T) {
+	server := redistest.Standalone(t)
+	allow(t, server.Servers(), "hub", "password", aclRules)
+	s, err := openPinned(t, as(server.URL(), "hub", "password"), "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards := []int{1, 2}
+	if got, err := s.Leases.Acquire(t.Context(), "a", shards, time.Minute); err != nil || len(got) != len(shards) {
+		t.Fatalf("acquired %v, %v", got, err)
+	}
+	sub := subscriptionNo(1)
+	set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
+	allow(t, server.Servers(), "hub", "another", aclRules)
+	server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+
+	known := map[int]uint64{1: 1}
+	for name, ask := range map[string]func() error{
+		"Renew":   func() error { _, _, err := s.Leases.Renew(t.Context(), "a", shards, time.Minute); return err },
+		"Release": func() error { return s.Leases.Release(t.Context(), "a", shards) },
+		"Poll":    func() error { _, _, err := s.Poll(t.Context(), known, known); return err },
+		"Commit":  func() error { return s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID}}) },
+	} {
+		if err := ask(); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "needs the user and the password") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,13 +38,19 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		err := l.explain(ctx, next(limited, cmds))
+		err := next(limited, cmds)
+		// If Redis refuses a new connection with an answer, as for a wrong password, the client says so in err alone,
+		// and the commands, which were not sent, look as if they had succeeded.
+		unsent := err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
 		for _, cmd := range cmds {
+			if unsent {
+				cmd.SetErr(err)
+			}
 			if cmd.Err() != nil {
 				cmd.SetErr(l.explain(ctx, cmd.Err()))
 			}
 		}
-		return err
+		return l.explain(ctx, err)
 	}
 }
 
