@@ -116,9 +116,13 @@ func (b bodies) removeOrphans(db *boltfile.DB) error {
 }
 
 // Space returns the free bytes on the disk of the folder, and the number below which nothing new is
-// stored. False: the free bytes are unknown.
+// stored. If the large bodies are on a disk of their own, it is the one with less. False: the free
+// bytes are unknown.
 func (s *Store) Space() (free, least int64, ok bool) {
 	free, err := disk.Free(s.folder.dir)
+	if ofBodies, err := disk.Free(s.folder.bodies()); err == nil {
+		free = min(free, ofBodies)
+	}
 	return free, max(s.folder.minFree, 0), err == nil
 }
 
@@ -131,10 +135,15 @@ func (r *records) Room(ctx context.Context) error {
 }
 
 // room returns an error that wraps journal.ErrFull if size more bytes would leave less than MinFree on
-// the disk.
+// the disk. The large bodies may be on a disk of their own. If their folder is not there, only what
+// needs it fails.
 func (f *folder) room(size int64) error {
+	full := (*disk.FullError)(nil)
 	err := disk.Room(f.dir, f.minFree, size)
-	if full := (*disk.FullError)(nil); errors.As(err, &full) {
+	if ofBodies := disk.Room(f.bodies(), f.minFree, size); err == nil && errors.As(ofBodies, &full) {
+		err = ofBodies
+	}
+	if errors.As(err, &full) {
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
 	return err

@@ -49,6 +49,13 @@ func inNamespace(t *testing.T) {
 func small(t *testing.T, mib int) string {
 	t.Helper()
 	dir := t.TempDir()
+	mountSmall(t, dir, mib)
+	return dir
+}
+
+// mountSmall mounts a file system of some MiB at a folder.
+func mountSmall(t *testing.T, dir string, mib int) {
+	t.Helper()
 	// Nothing mounted here shows outside.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		t.Fatalf("making the mounts private: %v", err)
@@ -61,7 +68,6 @@ func small(t *testing.T, mib int) string {
 			t.Errorf("unmounting: %v", err)
 		}
 	})
-	return dir
 }
 
 // fillUp fills a file system, except for some KiB, with a file, and returns the name of that.
@@ -90,6 +96,48 @@ func TestFullStore(t *testing.T) {
 	storetest.RunFull(t, s,
 		func() error { filler = fillUp(t, mount, 8<<10); return nil },
 		func() error { return os.Remove(filler) })
+}
+
+// The large bodies may be on a disk of their own. The store is full when either disk is.
+func TestFullDiskOfTheBodies(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	const least = 16 << 20
+	disk := small(t, 64)
+	bodies := filepath.Join(disk, "data", bodiesName)
+	if err := os.MkdirAll(bodies, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mountSmall(t, bodies, 32)
+	s := openStore(t, filepath.Join(disk, "data"), Options{MinFree: least})
+	space := func() int64 {
+		free, _, ok := s.Space()
+		if !ok {
+			t.Error("the free bytes are unknown")
+		}
+		return free
+	}
+	for _, dir := range []string{bodies, disk} {
+		add(t, s, topic, inlineMax+1)
+		filler := fillUp(t, dir, 1<<10)
+		_, appended := tryAdd(t.Context(), s, topic, 10)
+		for what, err := range map[string]error{"Append": appended, "Ready": s.Ready(t.Context()), "Room": s.Room(t.Context())} {
+			if !errors.Is(err, journal.ErrFull) || !strings.Contains(err.Error(), "have to stay free") {
+				t.Errorf("%s, when %s is full: %v", what, dir, err)
+			}
+		}
+		if free := space(); free >= least {
+			t.Errorf("%d bytes are free, when %s is full", free, dir)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ready(t.Context()); err != nil || space() < least {
+			t.Errorf("when %s has room again: %d bytes are free, %v", dir, space(), err)
+		}
+	}
 }
 
 // Disk full: appends get ErrFull, nothing is corrupted, and it works again when

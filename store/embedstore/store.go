@@ -99,6 +99,9 @@ type folder struct {
 	unreadableTopic func(id uuid.UUID, why error)
 }
 
+// bodies returns the folder of the large bodies.
+func (f *folder) bodies() string { return filepath.Join(f.dir, bodiesName) }
+
 // topics keeps the heads, the entries and the bodies of topics.
 type topics struct {
 	folder  *folder
@@ -131,7 +134,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if f.minFree == 0 {
 		f.minFree = DefaultMinFree
 	}
-	bodies := bodies{dir: filepath.Join(dir, bodiesName)}
+	bodies := bodies{dir: f.bodies()}
 	if err := os.MkdirAll(bodies.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder %s: %w", dir, err)
 	}
