@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 
@@ -48,6 +49,18 @@ func (b bodies) there() error {
 	if err != nil {
 		return fmt.Errorf("%s is not the folder of the large bodies of this store: %w; mount its disk or put the folder back; if the bodies are lost for good, write %s into %s",
 			b.dir, err, b.id, path)
+	}
+	return nil
+}
+
+// ready returns nil if a body could be stored now, otherwise why not.
+func (b bodies) ready() error {
+	if err := b.there(); err != nil {
+		return err
+	}
+	const write, search = 2, 1
+	if err := syscall.Access(b.dir, write|search); err != nil {
+		return fmt.Errorf("nothing can be written to %s: %w; give the folder to the user that the hub runs as, or look at its disk", b.dir, err)
 	}
 	return nil
 }

@@ -140,6 +140,36 @@ func TestFullDiskOfTheBodies(t *testing.T) {
 	}
 }
 
+// A store whose large bodies cannot be written is not ready.
+func TestBodiesOnAReadOnlyDisk(t *testing.T) {
+	if os.Getenv(tmpfsEnv) == "" {
+		inNamespace(t)
+		return
+	}
+	dir := t.TempDir()
+	bodies := filepath.Join(dir, bodiesName)
+	if err := os.Mkdir(bodies, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mountSmall(t, bodies, 1)
+	s := openStore(t, dir, Options{MinFree: -1})
+	for _, readOnly := range []bool{true, false} {
+		flags := uintptr(syscall.MS_REMOUNT)
+		if readOnly {
+			flags |= syscall.MS_RDONLY
+		}
+		if err := syscall.Mount("", bodies, "", flags, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ready(t.Context()); readOnly != errors.Is(err, syscall.EROFS) || readOnly != (err != nil) {
+			t.Errorf("ready, read-only is %v: %v", readOnly, err)
+		}
+		if _, err := tryAdd(t.Context(), s, topic, inlineMax+1); readOnly != (err != nil) {
+			t.Errorf("a large body, read-only is %v: %v", readOnly, err)
+		}
+	}
+}
+
 // Disk full: appends get ErrFull, nothing is corrupted, and it works again when
 // there is room.
 func TestDiskFull(t *testing.T) {

@@ -239,7 +239,7 @@ func (s *Store) Secrets() seal.Status { return s.secrets }
 func (s *Store) ID() string { return s.meta.id }
 
 // Ready returns nil if the store can accept a notification, otherwise why not: it is closed, a write
-// failed, the folder of the large bodies is not there, or the disk is at its high water
+// failed, the folder of the large bodies is not there or not for writing, or the disk is at its high water
 // (journal.ErrFull).
 func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -248,7 +248,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.folder.db.Ready(); err != nil {
 		return err
 	}
-	if err := s.topics.bodies.there(); err != nil {
+	if err := s.topics.bodies.ready(); err != nil {
 		return err
 	}
 	return s.folder.room(0)
