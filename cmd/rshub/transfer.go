@@ -103,6 +103,8 @@ func transferFailure(err error) error {
 		return cli.Fail(code, "%w\nNothing was stored.", refused.Err) // it may join several
 	case errors.Is(err, app.ErrNoSealKey):
 		return cli.Fail(cli.ExitRefused, "%w; name the key with --seal-key-file, or choose --without-secrets or --plain-secrets", err)
+	case errors.Is(err, app.ErrStoreRefused):
+		return cli.Fail(cli.ExitRefused, "%w", err)
 	case errors.Is(err, app.ErrNoStore):
 		return cli.Fail(cli.ExitNotFound, "%w", err)
 	case errors.Is(err, context.Canceled):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rshub/rshub/internal/program/cli"
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/redistest"
 )
 
 // try runs the command and returns its exit code and what it said.
@@ -91,5 +92,24 @@ func TestExportAndImport(t *testing.T) {
 	is("import", code, cli.ExitOK, stderr, "1 are new or changed")
 	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A Redis on which no hub starts is refused with the exit code of rshub serve.
+func TestRefusedRedis(t *testing.T) {
+	redis := redistest.Standalone(t, redistest.Config("maxmemory", "100mb"), redistest.Config("maxmemory-policy", "allkeys-lru"))
+	file := filepath.Join(t.TempDir(), "rshub.jsonl")
+	whole := `{"type":"rshub-export","format":1,"store":"s","written_at":"2026-01-01T00:00:00Z","secrets":"plain"}` + "\n" +
+		`{"type":"end","topics":0,"pings":0,"subscriptions":0}` + "\n"
+	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"export", "--plain-secrets"}, {"import", file}, {"import", "--dry-run", file}, {"restore", file},
+	} {
+		code, _, stderr := try(t, "", append(args, "--data-dir", t.TempDir(), "--redis-url", redis.URL())...)
+		if code != cli.ExitRefused || !strings.Contains(stderr, "set maxmemory-policy noeviction") {
+			t.Errorf("%s: exit code %d, want %d, and it said %q", args, code, cli.ExitRefused, stderr)
+		}
 	}
 }

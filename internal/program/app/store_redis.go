@@ -13,7 +13,7 @@ import (
 	"github.com/rshub/rshub/store/redisstore"
 )
 
-// ErrStoreRefused is wrapped by what Start, Export and Import return if no hub may work
+// ErrStoreRefused is wrapped by what Start, Export, Import and Restore return if no hub may work
 // on the Redis as it is, or if it is not the one that --install-id names.
 var ErrStoreRefused = redisstore.ErrRefused
 
