@@ -46,12 +46,13 @@ func TestOperatorRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"can be reached from elsewhere, so it needs a token": {"--admin-listen", ":0"},
-		"--admin-listen 127.0.0.1:9090":                      {"--admin-listen", "0.0.0.0:9090"},
-		"has 5 characters and needs at least 16":             {"--admin-listen", ":0", "--admin-token-file", short},
-		"--admin-token-file has no effect":                   {"--admin-token-file", short},
-		"--admin-tls-cert has no effect":                     {"--admin-tls-cert", cert, "--admin-tls-key", key},
-		"--admin-tls-cert and --admin-tls-key go together":   {"--admin-listen", "127.0.0.1:0", "--admin-tls-cert", cert},
+		"can be reached from elsewhere, so it needs a token":                    {"--admin-listen", ":0"},
+		"--admin-listen 127.0.0.1:9090":                                         {"--admin-listen", "0.0.0.0:9090"},
+		"--listen :9090 and --admin-listen 127.0.0.1:9090 need different ports": {"--listen", ":9090", "--admin-listen", "127.0.0.1:9090"},
+		"has 5 characters and needs at least 16":                                {"--admin-listen", ":0", "--admin-token-file", short},
+		"--admin-token-file has no effect":                                      {"--admin-token-file", short},
+		"--admin-tls-cert has no effect":                                        {"--admin-tls-cert", cert, "--admin-tls-key", key},
+		"--admin-tls-cert and --admin-tls-key go together":                      {"--admin-listen", "127.0.0.1:0", "--admin-tls-cert", cert},
 		"has run out": {"--admin-listen", "127.0.0.1:0", "--admin-tls-cert", cert, "--admin-tls-key", key},
 		`--admin-listen "nonsense" is not an address`:    {"--admin-listen", "nonsense"},
 		`--admin-listen "localhost:x" is not an address`: {"--admin-listen", "localhost:x"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -88,12 +89,23 @@ func (f *ServerFlags) Check() error {
 	_, proxies := f.trusted()
 	_, cert := f.public.certificate(log)
 	errs := []error{proxies, checkListen(f.public.prefix+"listen", f.public.addr), cert, f.checkOperator()}
+	if config.Given(f.flags, strings.TrimPrefix(f.public.prefix, "--")+"listen") { // else nothing may listen there
+		errs = append(errs, f.checkApart(f.public))
+	}
 	if f.admin.addr != "" {
 		_, cert = f.admin.certificate(log)
 		_, token := readToken("--admin-token-file", f.tokenFile, log)
 		errs = append(errs, cert, token)
 	}
 	return errors.Join(errs...)
+}
+
+// checkApart returns an error for ExitUsage if the operator's listener can't be open together with the one for others.
+func (f *ServerFlags) checkApart(public addressFlags) error {
+	if f.admin.addr == "" || !config.SameAddress(public.addr, f.admin.addr) {
+		return nil
+	}
+	return Fail(ExitUsage, "%slisten %s and --admin-listen %s need different ports", public.prefix, public.addr, f.admin.addr)
 }
 
 // trusted are the ranges of --trusted-proxy.
@@ -114,8 +126,9 @@ func (f *ServerFlags) Open(ctx context.Context, dev bool, name string, log *slog
 	if dev && !f.flags.Changed(strings.TrimPrefix(at.prefix, "--")+"listen") {
 		at.addr = f.dev
 	}
-	if err := f.checkOperator(); err != nil {
-		return nil, err // before an address is opened: wrong usage is that, whoever has the address
+	// Before an address is opened: wrong usage is that, whoever has the address.
+	if err := cmp.Or(f.checkOperator(), f.checkApart(at)); err != nil {
+		return nil, err
 	}
 	if err := s.open(ctx, at); err != nil {
 		return nil, err

@@ -91,8 +91,7 @@ func (c *Config) check(o Origins) error {
 	pair(c.TLSCert, c.TLSKey, "")
 	pair(c.AdminTLSCert, c.AdminTLSKey, "admin-")
 	c.checkRedis(o, need)
-	need(c.Listen != c.AdminListen || portOf(c.Listen) == "0",
-		"listen and admin-listen are both %s; give one of them another port", c.Listen)
+	need(!SameAddress(c.Listen, c.AdminListen), "listen and admin-listen need different ports: %s, and %s", o.Says("listen"), o.Says("admin-listen"))
 	return errors.Join(errs...)
 }
 
@@ -169,6 +168,23 @@ func IsLoopback(hostport string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// SameAddress reports whether two listeners cannot be open at once: their ports are the same, and their hosts are,
+// or one is every address of this machine.
+func SameAddress(a, b string) bool {
+	hosts := [2]string{}
+	for i, hostport := range []string{a, b} {
+		host, _, _ := net.SplitHostPort(hostport) // checked when it was parsed
+		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+			host = ""
+		} else if host == "localhost" {
+			host = "127.0.0.1"
+		}
+		hosts[i] = host
+	}
+	port := portOf(a)
+	return port == portOf(b) && port != "" && port != "0" && (hosts[0] == hosts[1] || hosts[0] == "" || hosts[1] == "")
 }
 
 func portOf(hostport string) string {

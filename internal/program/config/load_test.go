@@ -159,7 +159,14 @@ func TestMistakes(t *testing.T) {
 		"--max-inflight-bytes=1MiB":                       {"max-body is more than max-inflight-bytes"},
 		"--admin-listen=:8081":                            {"--admin-listen", "--admin-token-file"},
 		"--admin-listen=10.0.0.1:1":                       {"--admin-token-file"},
-		"--listen=localhost:1 --admin-listen=localhost:1": {"both localhost:1"},
+		"--listen=localhost:1 --admin-listen=localhost:1": {"need different ports", "localhost:1 (--admin-listen)"},
+		"--listen=:8081":                                  {"need different ports", "127.0.0.1:8081 (default)"},
+		"--listen=[::]:8081":                              {"need different ports"},
+		"--listen=0.0.0.0:8081":                           {"need different ports"},
+		"--listen=localhost:8081":                         {"need different ports"},
+		"--public-url=https://hub:99999/":                 {"--public-url", "1 to 65535"},
+		"--otlp-endpoint=http://collector:0":              {"--otlp-endpoint", "1 to 65535"},
+		"--egress-proxy=http://u:p@gate:65536":            {"--egress-proxy", "1 to 65535"},
 		"--admin-token-file=nowhere":                      {"--admin-token-file", "nowhere"},
 		"--otlp-endpoint=collector:4318":                  {"--otlp-endpoint", "http://127.0.0.1:4318"},
 		"--pprof":                                         {"--pprof", "--admin-token-file"},
@@ -187,6 +194,28 @@ func TestMistakes(t *testing.T) {
 		"RSHUB_PUBLISH_AUTH=":       {"RSHUB_PUBLISH_AUTH", "names no way"},
 	} {
 		wantError(t, nil, []string{env}, want...)
+	}
+}
+
+// Listeners at one port are fine if each has an address of its own.
+func TestSameAddress(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		same bool
+	}{
+		{"127.0.0.1:8081", "127.0.0.1:8081", true},
+		{"127.0.0.1:8081", "localhost:8081", true},
+		{":8081", "127.0.0.1:8081", true},
+		{"[::1]:8081", "[::]:8081", true},
+		{"0.0.0.0:8081", ":8081", true},
+		{":8080", "127.0.0.1:8081", false},
+		{":0", "127.0.0.1:0", false},
+		{"10.0.0.1:8081", "127.0.0.1:8081", false},
+		{"[::1]:8081", "127.0.0.1:8081", false},
+	} {
+		if SameAddress(tc.a, tc.b) != tc.same || SameAddress(tc.b, tc.a) != tc.same {
+			t.Errorf("%s and %s are the same: %v, want %v", tc.a, tc.b, !tc.same, tc.same)
+		}
 	}
 }
 

@@ -143,8 +143,18 @@ func parseBase(s, shown string) (u *url.URL, bad string) {
 		return nil, "has a user name or password, " + shown
 	case strings.ContainsAny(s, "?#"):
 		return nil, "has a query or a fragment"
+	case wrongPort(u):
+		return nil, noPort
 	}
 	return u, ""
+}
+
+const noPort = "has a port that is not a number from 1 to 65535"
+
+// wrongPort reports whether a URL has a port that no server can have.
+func wrongPort(u *url.URL) bool {
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() != "" && (err != nil || port == 0)
 }
 
 // parsePublicURL checks the hub URI, which the hub sends exactly as given.
@@ -192,6 +202,8 @@ func parseProxy(s string) (Secret, error) {
 		bad = "is not an http or https URL with a host"
 	case u.Path != "" && u.Path != "/", strings.ContainsAny(s, "?#"):
 		bad = "has a path, a query or a fragment after the host"
+	case wrongPort(u):
+		bad = noPort
 	case u.User.Username() == masked:
 		bad = "has asterisks where the user name and password were; replace them with the real ones"
 	}
