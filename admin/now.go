@@ -127,6 +127,17 @@ type FailingHost struct {
 	Suspect      bool      `json:"suspect_host,omitempty"`
 }
 
+// EventNames are the values of Event.Name: the events of the log about a hub as a whole. Strangers can
+// cause none of them at will, or they would push out the others.
+var EventNames = []string{
+	"listening", "delivery_started", "stopping", "part_failed", "handler_panic", "few_open_files",
+	"shards_taken", "shards_yielded", "shards_not_yielded", "shards_lost", "shards_not_taken", "hubs_changed",
+	"cluster_failed", "cluster_recovered", "hub_urls_differ",
+	EventOperatorAction, "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
+	"store_refused", "store_accepted", "partition_emptied", "tail_lost", "subscriptions_lost", "rolled_back",
+	"notification_damaged", "retention_failed", "sweep_failed", "clock_stepped", "clock_settled",
+}
+
 // Event is something that happened to a hub, as its log reports it.
 type Event struct {
 	At    time.Time `json:"at"`

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rshub/rshub/admin"
-	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/internal/base/excerpt"
 )
 
@@ -18,18 +17,6 @@ const (
 	recentFor = time.Hour
 	maxRecent = 50
 )
-
-// shownEvents are the events of the log that the operator's page shows: what happened to
-// the hub as a whole. Strangers can cause none of them at will, or they would push out the
-// others.
-var shownEvents = []string{
-	"listening", "delivery_started", "stopping", "part_failed", "handler_panic", "few_open_files",
-	cluster.EventTaken, cluster.EventYielded, cluster.EventKept, cluster.EventLost, cluster.EventTakeFailed, cluster.EventNodes,
-	cluster.EventClusterFailed, cluster.EventClusterRecovered, "hub_urls_differ",
-	admin.EventOperatorAction, "reloaded", "reload_failed", "token_reloaded", "token_reload_failed", "tls_loaded", "tls_expiring",
-	"store_refused", "store_accepted", "partition_emptied", "tail_lost", "subscriptions_lost", "rolled_back",
-	"notification_damaged", "retention_failed", "sweep_failed", "clock_stepped", "clock_settled",
-}
 
 // recent remembers the latest events of the log. It may be shared between goroutines.
 type recent struct {
@@ -52,7 +39,7 @@ func (r *recent) list() []admin.Event {
 	return slices.Clone(r.all)
 }
 
-// recording is a core that hands the lines about shown events to recent, whatever the
+// recording is a core that hands the lines about admin.EventNames to recent, whatever the
 // level of the log is.
 type recording struct {
 	zapcore.Core
@@ -74,7 +61,7 @@ func (c recording) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Che
 
 func (c recording) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range fields {
-		if f.Key == "event" && slices.Contains(shownEvents, f.String) {
+		if f.Key == "event" && slices.Contains(admin.EventNames, f.String) {
 			c.to.add(admin.Event{At: e.Time.UTC(), Node: c.to.node, Name: f.String, Level: e.Level.String(), Text: textOf(e.Message, fields)})
 		}
 	}

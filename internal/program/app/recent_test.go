@@ -1,12 +1,16 @@
 package app
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/rshub/rshub/admin"
+	"github.com/rshub/rshub/cluster"
 )
 
 // The text of an event has the fields of its line that tell a person what happened.
@@ -26,6 +30,18 @@ func TestTextOfEvents(t *testing.T) {
 	} {
 		if got := textOf("it began", fields); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// What happens to the shards of a hub is remembered under the name that the log has for it.
+func TestEventsOfShardsAreRemembered(t *testing.T) {
+	for _, name := range []string{
+		cluster.EventTaken, cluster.EventYielded, cluster.EventKept, cluster.EventLost, cluster.EventTakeFailed,
+		cluster.EventNodes, cluster.EventClusterFailed, cluster.EventClusterRecovered,
+	} {
+		if !slices.Contains(admin.EventNames, name) {
+			t.Errorf("%s is not one of admin.EventNames", name)
 		}
 	}
 }

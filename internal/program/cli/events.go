@@ -10,6 +10,7 @@ import (
 
 	"github.com/rshub/rshub/admin"
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/internal/base/nearest"
 )
 
 // Events is `rshub events`.
@@ -29,6 +30,10 @@ changed, losses and damage. Each hub remembers its latest 50.`,
   rshub events --name operator_action --follow
   rshub events --topic https://example.org/changes/ --json`,
 	}, func(r *run, _ []string) error {
+		if name != "" && !slices.Contains(admin.EventNames, name) {
+			return Fail(ExitUsage, "--name %s is not an event that hubs remember; look for it in the log. These are remembered: %s%s",
+				Line(name), strings.Join(admin.EventNames, ", "), nearest.DidYouMean(name, admin.EventNames))
+		}
 		var seen map[admin.Event]bool // nil: no hub has answered yet
 		for failed := false; ; {
 			_, now, err := askNow(r.cmd.Context(), r.client)
@@ -52,7 +57,7 @@ changed, losses and damage. Each hub remembers its latest 50.`,
 	})
 	cmd.Flags().StringVar(&topic, "topic", "", "only events about the topic with this `URL`")
 	cmd.Flags().StringVar(&host, "host", "", "only events that name this `HOST`")
-	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, as in the log")
+	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, such as reloaded; a wrong NAME lists all")
 	cmd.Flags().BoolVar(&follow, "follow", false, "do not end, and print new events, also after a hub was away")
 	return cmd
 }

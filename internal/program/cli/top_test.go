@@ -153,6 +153,15 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Hubs remember some events of the log. To wait for another one would be in vain.
+func TestEventsOfAnotherName(t *testing.T) {
+	vars, _ := serveNow(t)
+	got := command(t, vars, "", "events", "--name", "delivery_gap")
+	if got.code != ExitUsage || !strings.Contains(got.stderr, "look for it in the log") || !strings.Contains(got.stderr, "clock_stepped") {
+		t.Errorf("%d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
 // With --follow it goes on over an answer that fails, says so once, and prints no event twice.
 func TestEventsFollow(t *testing.T) {
 	vars, asked := serveNow(t)
