@@ -2,7 +2,10 @@ package redisstore
 
 import (
 	"errors"
+	"io"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,34 +65,93 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 // If Redis refuses a new connection, commands that are sent in groups fail like all others, and say why. The client gives
-// them no error, so they looked as if they had succeeded.
+// them no error, so they looked as if they had succeeded. No command gets an answer then, so that callers need not go on
+// with the next topic.
 func TestGroupsOfCommandsFailWithTheirConnection(t *testing.T) {
+	server, nodes := redistest.Standalone(t), redistest.Cluster(t)
+	for url, servers := range map[string][]*redistest.Server{server.URL(): server.Servers(), nodes.URL(): nodes.Servers()} {
+		allow(t, servers, "hub", "password", aclRules)
+		s, err := openPinned(t, as(url, "hub", "password"), "", "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shards := []int{1, 2}
+		if got, err := s.Leases.Acquire(t.Context(), "a", shards, time.Minute); err != nil || len(got) != len(shards) {
+			t.Fatalf("acquired %v, %v", got, err)
+		}
+		sub := subscriptionNo(1)
+		set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
+		allow(t, servers, "hub", "another", aclRules)
+		for _, s := range servers {
+			s.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+		}
+
+		known := map[int]uint64{1: 1}
+		for name, ask := range map[string]func() error{
+			"Renew":   func() error { _, _, err := s.Leases.Renew(t.Context(), "a", shards, time.Minute); return err },
+			"Release": func() error { return s.Leases.Release(t.Context(), "a", shards) },
+			"Poll":    func() error { _, _, err := s.Poll(t.Context(), known, known); return err },
+			"Commit":  func() error { return s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID}}) },
+			"Head":    func() error { _, err := s.Head(t.Context(), topicName); return err },
+		} {
+			if err := ask(); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "needs the user and the password") {
+				t.Errorf("%s at %s: %v", name, url, err)
+			}
+		}
+	}
+}
+
+// A connection that breaks before the client has introduced itself, as at a proxy whose Redis fails over, is one more
+// connection that broke: the client tries again with another one.
+func TestConnectionsThatBreakAtOnceAreTriedAgain(t *testing.T) {
 	server := redistest.Standalone(t)
-	allow(t, server.Servers(), "hub", "password", aclRules)
-	s, err := openPinned(t, as(server.URL(), "hub", "password"), "", "", false)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shards := []int{1, 2}
-	if got, err := s.Leases.Acquire(t.Context(), "a", shards, time.Minute); err != nil || len(got) != len(shards) {
-		t.Fatalf("acquired %v, %v", got, err)
-	}
-	sub := subscriptionNo(1)
-	set(t, s, sub.ID, subscriptions.Record{Subscription: &sub})
-	allow(t, server.Servers(), "hub", "another", aclRules)
-	server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
-
-	known := map[int]uint64{1: 1}
-	for name, ask := range map[string]func() error{
-		"Renew":   func() error { _, _, err := s.Leases.Renew(t.Context(), "a", shards, time.Minute); return err },
-		"Release": func() error { return s.Leases.Release(t.Context(), "a", shards) },
-		"Poll":    func() error { _, _, err := s.Poll(t.Context(), known, known); return err },
-		"Commit":  func() error { return s.Commit(t.Context(), []subscriptions.Commit{{ID: sub.ID}}) },
-	} {
-		if err := ask(); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "needs the user and the password") {
-			t.Errorf("%s: %v", name, err)
+	defer func() { _ = listener.Close() }()
+	var breaks atomic.Int32
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if breaks.Add(-1) >= 0 {
+				_, _ = c.Read(make([]byte, 1024)) // HELLO
+				_ = c.Close()
+				continue
+			}
+			go forward(c, server.Addr())
+		}
+	}()
+	for database, name := range map[string]string{"": "HELLO", "/3": "HELLO and SELECT"} {
+		s, err := openPinned(t, "redis://"+listener.Addr().String()+database, "", "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			breaks.Store(1)
+			server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+			if _, err := s.Head(t.Context(), topicName); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
+}
+
+// forward connects c to a server.
+func forward(c net.Conn, addr string) {
+	defer func() { _ = c.Close() }()
+	server, err := net.Dial("tcp", addr) //nolint:noctx // it is on this machine
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, c)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(c, server)
 }
 
 // A Redis that answers and accepts no writes is not ready, from its first refusal on.

@@ -25,7 +25,10 @@ func (l limits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		err := l.explain(ctx, next(limited, cmd))
+		err := next(limited, cmd)
+		if !ofHandshake(cmd) {
+			err = l.explain(ctx, err)
+		}
 		if err != nil {
 			cmd.SetErr(err)
 		}
@@ -39,6 +42,9 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
 		err := next(limited, cmds)
+		if ofHandshake(cmds[0]) {
+			return err
+		}
 		// If Redis refuses a new connection with an answer, as for a wrong password, the client says so in err alone,
 		// and the commands, which were not sent, look as if they had succeeded.
 		unsent := err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
@@ -52,6 +58,13 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		}
 		return l.explain(ctx, err)
 	}
+}
+
+// ofHandshake reports whether the client sends a command by itself, over a new connection. The client decides by the error
+// whether to try another connection, and returns the error from the command of the hub if not.
+func ofHandshake(cmd redis.Cmder) bool {
+	name := cmd.Name()
+	return name == "hello" || name == "auth" || name == "select"
 }
 
 // explain turns an error of the client into one that says what to do. Ctx is that of the
@@ -71,7 +84,10 @@ func (l limits) explain(ctx context.Context, err error) error {
 	case outOfMemory(err):
 		return fmt.Errorf("%w: Redis has reached its maxmemory; give it more memory, or keep notifications for a shorter time", journal.ErrFull)
 	}
-	if answered(err) {
+	switch {
+	case answered(err) && redis.IsAuthError(err): // Redis refuses the connection, and so all that is sent over it
+		return awayError(": " + advise(err).Error())
+	case answered(err):
 		return advise(err)
 	}
 	return awayError(": " + withoutAnswers(err))
