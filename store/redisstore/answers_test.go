@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -137,6 +138,20 @@ func TestConnectionsThatBreakAtOnceAreTriedAgain(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// A server of a Cluster that does not answer is away, also for questions to each server.
+func TestFrozenServerOfACluster(t *testing.T) {
+	nodes := redistest.Cluster(t, redistest.Steady())
+	s := openStore(t, Options{URL: nodes.URL(), Timeout: patience})
+	master, _ := nodes.Owner(t, 0)
+	master.Freeze(t)
+	defer master.Continue(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := s.conn.inspect(ctx); !errors.Is(err, ErrAway) {
+		t.Errorf("inspect: %v", err)
 	}
 }
 

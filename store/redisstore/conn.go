@@ -125,7 +125,7 @@ func askMasters[T any](ctx context.Context, c *conn, ask func(ctx context.Contex
 		answers = append(answers, answer)
 		return err
 	})
-	return answers, err
+	return answers, limits{c.timeout}.explain(ctx, err) // the clients of single servers have no hooks
 }
 
 // hintCommand is the command that sends a hint.
