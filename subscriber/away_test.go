@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +50,8 @@ func TestAway(t *testing.T) {
 		"SSH":                    {no(errors.New(`malformed HTTP response "SSH-2.0-OpenSSH"`)), false},
 		"host not allowed":       {no(permanentError{errors.New("another host")}), false},
 		"no document":            {fmt.Errorf("reading: %w", &resourcesync.Error{}), false},
-		"cut off document":       {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), false},
+		"cut off document":       {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), true},
+		"reset while it came":    {fmt.Errorf("reading: %w", &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}), true},
 		"one of two":             {fmt.Errorf("no Source at %w, nor at %w", status(404), status(503)), true},
 		"none of two":            {errors.Join(status(404), status(401)), false},
 		"no hub":                 {fmt.Errorf("topic: %w", ErrNoHub), false},

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rshub/rshub/internal/base/egress"
@@ -44,7 +45,7 @@ func (e *StatusError) Error() string {
 }
 
 // Away reports whether an error of DiscoverSource or Discover is transient: the host gave
-// no answer, or answered 408, 425, 429 or a 5xx. It returns false for what a person has to
+// no answer, answered 408, 425, 429 or a 5xx, or broke off its answer. It returns false for what a person has to
 // change: an answer such as 401 or 404, an address that may not be called, a certificate
 // that is not accepted, a server that does not speak HTTP, a page that is no document of
 // ResourceSync. Of several errors joined, one that is Away is enough. A name that does not
@@ -66,7 +67,7 @@ func Away(err error) bool {
 	case interface{ Unwrap() error }:
 		return Away(e.Unwrap())
 	}
-	return errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // isPermanent reports whether an exchange without an answer would get none next time.

@@ -114,7 +114,7 @@ func TestOneAnswerAtATime(t *testing.T) {
 			},
 			"a topic": func(ctx context.Context, c Doer) error { _, err := DiscoverSource(ctx, c, host+"/page"); return err },
 			"a sitemap": func(ctx context.Context, c Doer) error {
-				d := discoverer{client: c, seen: map[string]bool{}}
+				d := discoverer{client: c, seen: map[string]error{}}
 				found, err := d.robots(ctx, host+robotsPath)
 				if err == nil && !found {
 					err = errors.New("nothing found")

@@ -70,7 +70,7 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 		return Source{}, err
 	}
 	defer end()
-	d := discoverer{client: client, seen: map[string]bool{}}
+	d := discoverer{client: client, seen: map[string]error{}}
 	found, first := d.from(ctx, address, 0)
 	if found {
 		return d.source, nil
@@ -85,8 +85,8 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 		d.source.Elsewhere = first
 		return d.source, nil
 	}
-	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away.
-	if !Away(first) && !Away(err) {
+	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away, or in part cannot be read.
+	if !Away(first) && !Away(err) && !d.partial {
 		found, unread := d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String())
 		switch {
 		case unread != nil:
@@ -111,16 +111,20 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 type discoverer struct {
 	client Doer
 	source Source
-	seen   map[string]bool
+	// seen has the addresses that were read, each with its error, so that a second way to an address does not hide the error.
+	seen map[string]error
+	// partial is true if a set to which a document or a link leads cannot be read.
+	partial bool
 }
 
 // from looks at an address and reports whether it leads to a Source.
-func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, error) {
-	if d.seen[address] {
-		return false, nil
+func (d *discoverer) from(ctx context.Context, address string, ups int) (found bool, err error) {
+	if before, seen := d.seen[address]; seen {
+		return false, before
 	}
 	first := len(d.seen) == 0
-	d.seen[address] = true
+	d.seen[address] = nil
+	defer func() { d.seen[address] = err }()
 	p, err := get(ctx, d.client, address, "application/xml, text/xml;q=0.9, text/html;q=0.8, */*;q=0.1")
 	if err != nil {
 		return false, err
@@ -143,6 +147,7 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 		}
 		found, err := d.document(ctx, doc, ups)
 		doc.end()
+		d.partial = d.partial || err != nil
 		if found || err != nil {
 			return found, err
 		}
@@ -151,10 +156,10 @@ func (d *discoverer) from(ctx context.Context, address string, ups int) (bool, e
 		return false, err
 	}
 	// Each leads to a set, and one that cannot be read would be missing.
-	found := false
 	for _, l := range links[:min(len(links), maxSets)] {
 		one, err := d.from(ctx, l.Href, ups)
 		if err != nil {
+			d.partial = true
 			return false, err
 		}
 		found = found || one
@@ -195,7 +200,8 @@ func (d *discoverer) document(ctx context.Context, doc *document, ups int) (bool
 			if err == nil {
 				doc.end() // as in below
 				// known: another list led there.
-				known := d.seen[above] && len(d.source.Sets) > 0
+				_, known := d.seen[above]
+				known = known && len(d.source.Sets) > 0
 				if found, err := d.from(ctx, above, ups+1); found || known || err != nil {
 					return found || known, err
 				}
