@@ -45,6 +45,35 @@ func TestSuddenlyEmptyListDeletesNothing(t *testing.T) {
 	}
 }
 
+// A Source that moves to another Capability List, whose Resource List is empty, deletes nothing either.
+func TestSuddenlyEmptySetDeletesNothing(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.offers = []string{resourcesync.ResourceList}
+	s.put("a", "body of a", 0)
+	s.put("b/c", "body of c", 0)
+	c := s.open(dir)
+	if r, err := c.Sync(t.Context()); err != nil || r.Copied != 2 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	entry := func(path, capability string) string {
+		return fmt.Sprintf(`<url><loc>%s%s</loc><rs:md capability="%s"/></url>`, s.URL, path, capability)
+	}
+	s.set("/.well-known/resourcesync", answer(document("urlset", "description", entry("/new/capabilitylist.xml", "capabilitylist"))))
+	s.set("/new/capabilitylist.xml", answer(document("urlset", "capabilitylist", entry("/new/resourcelist.xml", "resourcelist"))))
+	s.set("/new/resourcelist.xml", answer(document("urlset", "resourcelist", "")))
+	for range 2 {
+		if r, err := c.Sync(t.Context()); err != nil || r.Held != 2 || r.Deleted != 0 {
+			t.Errorf("%v %+v", err, r)
+		}
+		s.same(dir)
+	}
+	_ = c.Close()
+	c = s.open(dir, func(o *destination.Options) { o.MaxDelete = destination.Share{N: 2} })
+	if r, err := c.Sync(t.Context()); err != nil || r.Deleted != 2 {
+		t.Errorf("the deletions are allowed: %v %+v", err, r)
+	}
+}
+
 // Changes that the Source still lists, of resources that are gone, do not make an empty list a full one.
 func TestSuddenlyEmptyListWithChanges(t *testing.T) {
 	s, dir := newSource(t), t.TempDir()

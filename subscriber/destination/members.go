@@ -135,16 +135,20 @@ func (s *syncer) recordSource(set namedSet, st *setState) error {
 
 // forgetSets forgets sets that the Source does not have any more, if the same address led
 // to them before. Resources that no other set lists are deleted, as far as
-// Options.MaxDelete allows.
+// Options.MaxDelete allows. If the sets that the Source has now list nothing, it counts as a list that is suddenly empty.
 func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
 	for name, st := range setsTable.all(s.state) {
 		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
 			continue
 		}
 		s.log.Warn("the Source does not name a set any more; the copy deletes resources that no other set lists", "event", "set_gone", "set", name)
+		// A dry run does not know what a new set lists.
+		empty := !s.o.DryRun && !slices.ContainsFunc(are, func(set namedSet) bool { return s.state.listsAny(set.name) })
 		var wants []desired
 		for url := range s.state.listedBy(name, nil) {
-			wants = append(wants, absent(name, url))
+			w := absent(name, url)
+			w.held = s.reconciler.emptied(empty)
+			wants = append(wants, w)
 		}
 		if err := s.reconciler.deleteAll(ctx, wants, t, "the Source does not have its set any more", 0); err != nil || s.o.DryRun {
 			return err
@@ -190,4 +194,12 @@ func (s *state) listedBy(set string, but map[key]struct{}) iter.Seq2[string, tim
 			}
 		}
 	}
+}
+
+// listsAny reports whether a set lists any resource.
+func (s *state) listsAny(set string) bool {
+	for range s.listedBy(set, nil) {
+		return true
+	}
+	return false
 }
