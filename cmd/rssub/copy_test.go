@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,6 +121,18 @@ func TestSyncAndAudit(t *testing.T) {
 
 func TestCopyExitCodes(t *testing.T) {
 	s := newSitemap(t)
+	breaksOff := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/.well-known/resourcesync", "/list.xml":
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">`)
+		case "/silent":
+			panic(http.ErrAbortHandler)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer breaksOff.Close()
 	for _, c := range []struct {
 		args []string
 		code int
@@ -134,6 +147,9 @@ func TestCopyExitCodes(t *testing.T) {
 		{[]string{"sync", s.URL + "/nothing", "--dir", "DIR", "--dev"}, cli.ExitNotFound, "404"},
 		{[]string{"sync", s.URL + "/list.xml", "--dir", "DIR"}, cli.ExitRefused, "--allow-cidr"},
 		{[]string{"sync", "http://127.0.0.1:2/", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "127.0.0.1:2"},
+		{[]string{"sync", breaksOff.URL, "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "reading http"},
+		{[]string{"sync", breaksOff.URL + "/list.xml", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "reading http"},
+		{[]string{"sync", breaksOff.URL + "/silent", "--dir", "DIR", "--dev"}, cli.ExitUnreachable, "closed the connection before it answered"},
 		{[]string{"follow", s.URL, "--dir", "DIR", "--listen", "127.0.0.1:0"}, cli.ExitUsage, "--callback-url"},
 	} {
 		for i := range c.args {

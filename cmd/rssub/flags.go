@@ -302,11 +302,11 @@ func explained(err error, log *slog.Logger) error {
 		code = cli.ExitNotFound
 	case errors.As(err, &host):
 		code = cli.ExitRefused
-	case errors.As(err, &status):
+	case errors.As(err, &status) && (exitOf(status.Status) != cli.ExitNotFound || !subscriber.Away(err)): // many hosts have nothing at their top
 		code = exitOf(status.Status)
 	case egress.Classify(err) == egress.FailureRefused:
 		code = cli.ExitRefused
-	case egress.Classify(err) == egress.FailureConnect, egress.Classify(err) == egress.FailureTimeout:
+	case egress.Classify(err) == egress.FailureConnect, egress.Classify(err) == egress.FailureTimeout, subscriber.Away(err):
 		code = cli.ExitUnreachable
 	}
 	return &cli.Error{Code: code, Err: err}

@@ -54,6 +54,12 @@ func TestHostileLists(t *testing.T) {
 		"cut off": {func(s *source) http.HandlerFunc {
 			return answer(document("urlset", "resourcelist", "<url><loc>"+s.URL+"/data/a</loc></url>")[:260])
 		}, "resourcelist.xml"},
+		"broken off": {func(*source) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "1000")
+				_, _ = fmt.Fprintf(w, xmlHead, "urlset", "resourcelist")
+			}
+		}, "resourcelist.xml: the answer ended after 208 of 1000 bytes"},
 		"names itself": {func(s *source) http.HandlerFunc {
 			return answer(document("sitemapindex", "resourcelist", "<sitemap><loc>"+s.URL+"/resourcelist.xml</loc></sitemap>"))
 		}, "names itself"},

@@ -167,7 +167,7 @@ func (l *lists) downloadOne(ctx context.Context, d *documents, address string, h
 			return fetched{}, &refusedError{fmt.Errorf("reading %s: %w", address, err)}
 		}
 		got := fetched{url: resp.Request.URL.String(), resp: resp}
-		if got.name, err = l.toFile(d, resp.Body); err == nil {
+		if got.name, err = l.toFile(d, resp); err == nil {
 			got.head, err = d.headOf(got.name)
 		}
 		if err != nil {
@@ -179,15 +179,15 @@ func (l *lists) downloadOne(ctx context.Context, d *documents, address string, h
 	})
 }
 
-// toFile writes a document to a file.
-func (l *lists) toFile(d *documents, body io.Reader) (name string, err error) {
+// toFile writes the document of a response to a file.
+func (l *lists) toFile(d *documents, resp *http.Response) (name string, err error) {
 	f, err := os.CreateTemp(*l.dir, "list-*.xml")
 	if err != nil {
 		return "", err
 	}
 	most := biglist.Sent(d.most)
-	n, err := io.Copy(f, io.LimitReader(body, most+1))
-	err = errors.Join(err, f.Close())
+	n, err := io.Copy(f, io.LimitReader(resp.Body, most+1))
+	err = errors.Join(endedEarly(err, n, resp.ContentLength), f.Close())
 	d.bytes += n
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -55,6 +56,9 @@ type Answer struct {
 	URL string // where it came from, after redirects
 }
 
+// errClosed is the io.EOF of an exchange.
+var errClosed = errors.New("the server closed the connection before it answered")
+
 // UnansweredError says that a server gave no response.
 type UnansweredError struct {
 	URL string
@@ -102,6 +106,9 @@ func Ask(ctx context.Context, client Doer, r Request) (Answer, error) {
 			req.Header = header.Clone()
 		}
 		resp, err := client.Do(req)
+		if errors.Is(err, io.EOF) {
+			err = errClosed
+		}
 		if err != nil {
 			return Answer{}, &UnansweredError{at, egress.WithoutURL(err)}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,12 @@ func TestNoAnswer(t *testing.T) {
 	s.Close()
 	var none *UnansweredError
 	if _, err := Ask(t.Context(), noRedirects(&http.Client{}), Request{Method: "GET", URL: s.URL}); !errors.As(err, &none) || strings.Count(err.Error(), s.URL) != 1 {
+		t.Error(err)
+	}
+	closes := DoerFunc(func(*http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Get", URL: "http://h/", Err: io.EOF}
+	})
+	if _, err := Ask(t.Context(), closes, Request{Method: "GET", URL: "http://h/"}); !errors.As(err, &none) || err.Error() != "http://h/: the server closed the connection before it answered" {
 		t.Error(err)
 	}
 	if _, err := Ask(t.Context(), noRedirects(&http.Client{}), Request{Method: "GET", URL: "http://h\x00/"}); err == nil || errors.As(err, &none) {
