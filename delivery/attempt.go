@@ -68,7 +68,7 @@ func (c *client) attempt(ctx context.Context, x exchange) outcome {
 	case ctx.Err() != nil:
 		out.cutOff = true
 	default:
-		out.Status, out.err = cmp.Or(failureStatus[egress.Classify(err)], journal.StatusError), egress.WithoutURL(err)
+		out.Status, out.err = cmp.Or(failureStatus[egress.Classify(err)], journal.StatusError), egress.Unanswered(err)
 	}
 	return out
 }

@@ -153,7 +153,7 @@ func post(ctx context.Context, client Doer, h Hub, n Notification) (Receipt, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return Receipt{}, fmt.Errorf("%s could not be reached: %w", h.URL, egress.WithoutURL(err))
+		return Receipt{}, fmt.Errorf("%s could not be reached: %w", h.URL, egress.Unanswered(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

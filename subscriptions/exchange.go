@@ -90,9 +90,6 @@ func (s *Service) call(ctx context.Context, j *job, rawURL string, limit int) (a
 	return a, true
 }
 
-// errClosed is the io.EOF of an exchange.
-var errClosed = errors.New("the callback closed the connection before it answered")
-
 // get returns the status of an answer and the first limit bytes of its body.
 func get(ctx context.Context, client Doer, rawURL string, limit int) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
@@ -102,11 +99,8 @@ func get(ctx context.Context, client Doer, rawURL string, limit int) (status int
 	// The body is compared byte by byte, and without this any coding is as good (RFC 9110, 12.5.3).
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := client.Do(req)
-	if errors.Is(err, io.EOF) {
-		err = errClosed
-	}
 	if err != nil {
-		return 0, nil, egress.WithoutURL(err)
+		return 0, nil, egress.Unanswered(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)))

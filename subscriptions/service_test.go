@@ -41,7 +41,7 @@ func TestTriesAreBounded_HUB26(t *testing.T) {
 		"timeout": {hang, "the callback did not answer in time"},
 		"hung up": {func(*http.Request) (int, string, error) {
 			return 0, "", io.EOF
-		}, "the callback closed the connection before it answered"},
+		}, "the server closed the connection before it answered"},
 		"no connection": {func(*http.Request) (int, string, error) {
 			return 0, "", errors.New("connection refused")
 		}, "connection refused"},

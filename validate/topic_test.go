@@ -72,6 +72,16 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 	right := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", links("http://"+r.Host+r.URL.Path, hubURL))
 	}
+	headless := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(status)
+				return
+			}
+			right(w, r)
+			_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
+		}
+	}
 	for _, tc := range []struct {
 		name    string
 		handler http.HandlerFunc
@@ -100,28 +110,9 @@ func TestTopicCheckAnswers_HUB53_HUB54(t *testing.T) {
 		{"a relative self", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", links("/topic/", hubURL))
 		}, "good", ""},
-		{"HEAD is not offered", func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodHead {
-				w.WriteHeader(http.StatusMethodNotAllowed)
-				return
-			}
-			right(w, r)
-		}, "good", ""},
-		{"HEAD is forbidden, as gateways do that know only GET", func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodHead {
-				w.WriteHeader(http.StatusForbidden)
-				return
-			}
-			right(w, r)
-		}, "good", ""},
-		{"HEAD is not implemented", func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodHead {
-				w.WriteHeader(http.StatusNotImplemented)
-				return
-			}
-			right(w, r)
-			_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
-		}, "good", ""},
+		{"HEAD is not offered", headless(http.StatusMethodNotAllowed), "good", ""},
+		{"HEAD is forbidden, as gateways do that know only GET", headless(http.StatusForbidden), "good", ""},
+		{"HEAD is not implemented", headless(http.StatusNotImplemented), "good", ""},
 		{"neither HEAD nor GET", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "denied", "405"},
 		{"no links", func(http.ResponseWriter, *http.Request) {}, "denied", `rel="self"`},
 		{"links in the body only", func(w http.ResponseWriter, r *http.Request) {

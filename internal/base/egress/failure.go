@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rshub/rshub/internal/base/post"
 )
 
 // Failure is why a request failed, as far as the caller's next step depends on it.
@@ -124,6 +127,15 @@ func outOfFiles(err error) bool {
 // cannot cause it.
 func noProxy(doing string, err error) error {
 	return &failedError{FailureOwn, fmt.Errorf("%s%w (--egress-proxy)", doing, err)}
+}
+
+// Unanswered returns an error of Client.Do for a person: WithoutURL, and in words if the server closed the connection
+// before it answered, which is io.EOF.
+func Unanswered(err error) error {
+	if errors.Is(err, io.EOF) && Classify(err) == FailureOther { // else a proxy closed it, or the handshake of TLS broke off
+		return post.ErrClosed
+	}
+	return WithoutURL(err)
 }
 
 // WithoutURL removes the URL from an error about one: the URL of a callback may be a secret

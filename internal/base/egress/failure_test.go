@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -231,5 +232,21 @@ func testNoFileIsLeft(t *testing.T, send way) {
 	}
 	if _, err := send(t.Context(), c, "http://"+addr+"/"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A person reads what happened in place of EOF, and still whose fault it is if the proxy, or the handshake of TLS, ended.
+func TestUnanswered(t *testing.T) {
+	const address = "http://h.example/secret"
+	for want, err := range map[string]error{
+		"the server closed the connection before it answered": &url.Error{Op: "Get", URL: address, Err: io.EOF},
+		"asking the proxy: EOF (--egress-proxy)":              &url.Error{Op: "Get", URL: address, Err: noProxy("asking the proxy: ", io.EOF)},
+		"connect to h.example:443: EOF":                       noConnection("connect to h.example:443: %w", io.EOF),
+		"unexpected EOF":                                      &url.Error{Op: "Get", URL: address, Err: io.ErrUnexpectedEOF},
+	} {
+		got := Unanswered(err)
+		if got.Error() != want || Classify(got) != Classify(err) {
+			t.Errorf("%q, want %q; %v, was %v", got, want, Classify(got), Classify(err))
+		}
 	}
 }

@@ -20,9 +20,11 @@ type malformedError string
 
 func (e malformedError) Error() string { return "the answer is not valid HTTP: " + string(e) }
 
-// The ends of a connection that come too early.
+// ErrClosed says that a connection ended before any byte of an answer.
+var ErrClosed = errors.New("the server closed the connection before it answered")
+
+// Other ends of a connection that come too early.
 var (
-	errClosed  = errors.New("the connection was closed before the answer")
 	errCutOff  = errors.New("the connection was closed within the header of the answer")
 	errTooLong = fmt.Errorf("the header of the answer has more than %d bytes", maxHead)
 )
@@ -116,7 +118,7 @@ func (r *reader) readHead() (head, error) {
 		h, err := r.readOneHead(&left)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				if err = errClosed; r.got {
+				if err = ErrClosed; r.got {
 					err = errCutOff
 				}
 			}

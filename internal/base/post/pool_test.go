@@ -191,7 +191,7 @@ func TestClosedWhileIdleOverHTTP(t *testing.T) {
 func TestNewConnectionIsNotTriedAgain(t *testing.T) {
 	inBubble(t, func(s *server, _ int) { s.request() }, func(t *testing.T, p *Pool, to *peer) {
 		_, err := p.Post(t.Context(), request("body"))
-		if !errors.Is(err, errClosed) || to.dials.Load() != 1 {
+		if !errors.Is(err, ErrClosed) || to.dials.Load() != 1 {
 			t.Errorf("%v, %d connections", err, to.dials.Load())
 		}
 	})

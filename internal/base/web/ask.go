@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -56,9 +55,6 @@ type Answer struct {
 	URL string // where it came from, after redirects
 }
 
-// errClosed is the io.EOF of an exchange.
-var errClosed = errors.New("the server closed the connection before it answered")
-
 // UnansweredError says that a server gave no response.
 type UnansweredError struct {
 	URL string
@@ -106,11 +102,8 @@ func Ask(ctx context.Context, client Doer, r Request) (Answer, error) {
 			req.Header = header.Clone()
 		}
 		resp, err := client.Do(req)
-		if errors.Is(err, io.EOF) {
-			err = errClosed
-		}
 		if err != nil {
-			return Answer{}, &UnansweredError{at, egress.WithoutURL(err)}
+			return Answer{}, &UnansweredError{at, egress.Unanswered(err)}
 		}
 		location := resp.Header.Get("Location")
 		if location == "" || !follows(r.Method, resp.StatusCode) {

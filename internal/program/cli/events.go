@@ -57,7 +57,7 @@ changed, losses and damage. Each hub remembers its latest 50.`,
 	})
 	cmd.Flags().StringVar(&topic, "topic", "", "only events about the topic with this `URL`")
 	cmd.Flags().StringVar(&host, "host", "", "only events that name this `HOST`")
-	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, such as reloaded; a wrong NAME lists all")
+	cmd.Flags().StringVar(&name, "name", "", "only events with this `NAME`, such as reloaded; the error for another NAME lists those there are")
 	cmd.Flags().BoolVar(&follow, "follow", false, "do not end, and print new events, also after a hub was away")
 	return cmd
 }
