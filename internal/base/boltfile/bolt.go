@@ -1,7 +1,6 @@
 package boltfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -119,14 +118,22 @@ func (b *bolt) view(fn func(*bbolt.Tx) error) error {
 	return fn(tx)
 }
 
-// writeAt writes for bbolt. While a commit is under way it keeps a copy, and keeps the meta page back.
+// writeAt writes for bbolt. While a commit is under way it keeps the pages, which Commit writes with few calls, and the meta
+// page, which Commit writes after the log.
 func (b *bolt) writeAt(p []byte, at int64) (int, error) {
 	if b.commit {
 		if at < 2*int64(b.pageSize) {
-			b.record.meta, b.record.metaAt = bytes.Clone(p), at
+			b.record.meta, b.record.metaAt = append(b.record.meta[:0], p...), at
 			return len(p), nil
 		}
-		b.record.add(p, at)
+		if b.record.add(p, at) {
+			return len(p), nil
+		}
+		// The pages before it were kept, and no record of them is needed any more.
+		if err := b.record.writeTo(b.file); err != nil {
+			return 0, err
+		}
+		b.record.pages = b.record.pages[:0]
 	}
 	return b.file.WriteAt(p, at)
 }
@@ -137,6 +144,9 @@ func (b *bolt) Commit(tx *bbolt.Tx) error {
 	b.commit, b.db.NoSync = true, true
 	err := tx.Commit()
 	b.commit, b.db.NoSync = false, false
+	if err == nil {
+		err = b.record.writeTo(b.file)
+	}
 	if err != nil {
 		return err
 	}

@@ -62,15 +62,16 @@ func (r *record) begin(txid uint64) {
 	if max(cap(r.data), cap(r.packed)) > recordKept {
 		r.data, r.packed = nil, nil
 	}
-	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0], packed: r.packed}
+	*r = record{txid: txid, pages: r.pages[:0], data: r.data[:0], meta: r.meta[:0], packed: r.packed}
 }
 
-// add copies what was written.
-func (r *record) add(p []byte, at int64) {
+// add copies what is to be written. False: it is too much.
+func (r *record) add(p []byte, at int64) bool {
 	if r.large = r.large || len(r.data)+len(p) > recordMax; r.large {
-		return
+		return false
 	}
 	r.pages, r.data = append(r.pages, page{at, int64(len(p))}), append(r.data, p...)
+	return true
 }
 
 // pack returns what the log gets. The bytes are valid until the next call.
@@ -112,14 +113,18 @@ func trimZeros(b []byte) []byte {
 	return b
 }
 
-// writeTo writes the pages of a record that was read to the file.
+// writeTo writes the pages to the file, those that follow each other at once.
 func (r *record) writeTo(f io.WriterAt) error {
 	data := r.data
-	for _, p := range r.pages {
-		if _, err := f.WriteAt(data[:p.size], p.at); err != nil {
+	for n := 0; n < len(r.pages); {
+		at, size := r.pages[n].at, int64(0)
+		for ; n < len(r.pages) && r.pages[n].at == at+size; n++ {
+			size += r.pages[n].size
+		}
+		if _, err := f.WriteAt(data[:size], at); err != nil {
 			return err
 		}
-		data = data[p.size:]
+		data = data[size:]
 	}
 	return nil
 }
