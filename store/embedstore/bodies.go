@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -147,17 +148,36 @@ func (r *records) Room(ctx context.Context) error {
 	return r.folder.room(0)
 }
 
+// A disk with plenty more bytes free than it has to have is asked again only after plentyFor: no disk gets full so fast.
+const (
+	plenty    = 1 << 30
+	plentyFor = 50 * time.Millisecond
+)
+
 // room returns an error that wraps journal.ErrFull if size more bytes would leave less than MinFree on
-// the disk. The large bodies may be on a disk of their own. If their folder is not there, only what
-// needs it fails.
+// the disk.
 func (f *folder) room(size int64) error {
-	full := (*disk.FullError)(nil)
-	err := disk.Room(f.dir, f.minFree, size)
-	if ofBodies := disk.Room(f.bodies(), f.minFree, size); err == nil && errors.As(ofBodies, &full) {
-		err = ofBodies
+	if at := f.plentyAt.Load(); f.minFree < 0 || at != nil && time.Since(*at) < plentyFor {
+		return nil
 	}
-	if errors.As(err, &full) {
+	now := time.Now()
+	if f.fits(size+plenty) == nil {
+		f.plentyAt.Store(&now)
+		return nil
+	}
+	err := f.fits(size)
+	if errors.As(err, new(*disk.FullError)) {
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
+	}
+	return err
+}
+
+// fits returns an error if size more bytes would leave less than MinFree. The large bodies may be on a disk of their own. If
+// their folder is not there, only what needs it fails.
+func (f *folder) fits(size int64) error {
+	err := disk.Room(f.dir, f.minFree, size)
+	if ofBodies := disk.Room(f.bodies(), f.minFree, size); err == nil && errors.As(ofBodies, new(*disk.FullError)) {
+		err = ofBodies
 	}
 	return err
 }

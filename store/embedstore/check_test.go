@@ -2,11 +2,13 @@ package embedstore
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
 	"github.com/rshub/rshub/journal"
@@ -95,6 +97,30 @@ func TestSpace(t *testing.T) {
 		s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: minFree})
 		if free, least, ok := s.Space(); !ok || free <= 0 || least != want {
 			t.Errorf("MinFree %d: %d bytes of %d, %t", minFree, free, least, ok)
+		}
+	}
+}
+
+// A disk with plenty of room is not asked again for a moment. One with less is asked each time.
+func TestRoomIsAskedSeldom(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: 1})
+	free, _, _ := s.Space()
+	if err := s.folder.room(0); err != nil {
+		t.Fatal(err)
+	}
+	if asked := s.folder.plentyAt.Load() != nil; asked != (free > plenty) {
+		t.Errorf("of %d free bytes, there is plenty: %t", free, asked)
+	}
+	now := time.Now()
+	s.folder.plentyAt.Store(&now)
+	s.folder.minFree = math.MaxInt64
+	if err := s.folder.room(0); err != nil {
+		t.Errorf("at once: %v", err)
+	}
+	time.Sleep(plentyFor)
+	for range 2 {
+		if err := s.folder.room(0); !errors.Is(err, journal.ErrFull) {
+			t.Errorf("later: %v", err)
 		}
 	}
 }

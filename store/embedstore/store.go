@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,6 +96,8 @@ type folder struct {
 	dir     string
 	minFree int64
 	db      *boltfile.DB
+	// plentyAt is when room last found plenty on the disk; nil: it has not, yet.
+	plentyAt atomic.Pointer[time.Time]
 	// unreadableTopic is that of Options.
 	unreadableTopic func(id uuid.UUID, why error)
 }
