@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"errors"
@@ -93,7 +94,8 @@ type body struct {
 	failed  error // why its body could not be read into the room
 	loading bool
 	loaded  bool
-	stale   bool // not in byKey any more
+	stale   bool      // not in byKey any more
+	offered time.Time // when it was, if nobody has used it since
 	// By the health of the hosts: the deliveries that use it, and those that wait for it.
 	uses    [2]use
 	waiters [2]*waiter
@@ -158,6 +160,10 @@ func (b *bodies) get(ctx context.Context, t *topic, a anchor, h *host, s health)
 	}
 	b.mu.Lock()
 	e := b.byKey[key]
+	if e != nil && !e.offered.IsZero() && time.Since(e.offered) > offerStands {
+		b.withdraw(e)
+		e = nil
+	}
 	if e == nil {
 		e = &body{key: key, done: make(chan struct{})}
 		b.byKey[key] = e
@@ -201,11 +207,7 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
 		return nil, err
 	}
 	e.key.topic.tail.wentOn()
-	e.entry = entries[0]
-	e.anchor = packAnchor(e.entry.Anchor())
-	e.id = e.entry.ID.String()
-	e.head = headOf(e.key.topic.url, b.hub, b.userAgent, &e.entry)
-	e.other = e.otherBytes()
+	b.describe(e, entries[0])
 	if e.inRoom = e.entry.Body == nil && e.entry.Size > 0; e.inRoom {
 		return e, errNoRoom
 	}
@@ -214,6 +216,60 @@ func (b *bodies) read(ctx context.Context, e *body, a anchor) (*body, error) {
 	b.count(e)
 	b.share(e)
 	return e, nil
+}
+
+// describe sets what e has of its entry.
+func (b *bodies) describe(e *body, entry journal.Entry) {
+	e.entry = entry
+	e.anchor = packAnchor(entry.Anchor())
+	e.id = entry.ID.String()
+	e.head = headOf(e.key.topic.url, b.hub, b.userAgent, &e.entry)
+	e.other = e.otherBytes()
+}
+
+// prepare returns what offer takes of an entry that the store has stored after a. Nil: it is not to be read at once.
+func (b *bodies) prepare(t *topic, a anchor, entry *journal.Entry) *body {
+	if int64(len(entry.Body)) != entry.Size || entry.Size > b.atOnce {
+		return nil
+	}
+	e := &body{key: keyOf(t, a), done: make(chan struct{}), loaded: true}
+	close(e.done)
+	own := *entry
+	own.Body = bytes.Clone(entry.Body)
+	b.describe(e, own)
+	return e
+}
+
+// offer keeps what prepare returned in memory, unless it is there or is being read. So the lanes that are at the head do not
+// read it. A lane that comes later, or after the next entry, reads the journal: it may have trimmed the entry.
+func (b *bodies) offer(e *body) {
+	if e == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byKey[e.key] != nil {
+		return
+	}
+	t := e.key.topic
+	if t.offered != nil {
+		b.withdraw(t.offered)
+	}
+	t.tail.wentOn()
+	b.byKey[e.key], t.offered, e.offered = e, e, time.Now()
+	b.count(e)
+	e.unused = b.idle.PushBack(e)
+	b.evict(b.limit)
+}
+
+// withdraw drops an offer that nobody has taken.
+func (b *bodies) withdraw(e *body) { b.drop(b.idle.Remove(e.unused).(*body)) } //nolint:errcheck // it contains nothing else
+
+// taken says that an offer is none any more.
+func (e *body) taken() {
+	if t := e.key.topic; t.offered == e {
+		t.offered, e.offered = nil, time.Time{}
+	}
 }
 
 // otherBytes is about how much memory e takes without its body, in bytes.
@@ -287,6 +343,7 @@ func (b *bodies) pin(e *body, h *host, s health) {
 
 // reuse removes e from the bodies without uses, if it is one of them.
 func (b *bodies) reuse(e *body) {
+	e.taken()
 	if e.unused != nil {
 		b.idle.Remove(e.unused)
 		e.unused = nil
@@ -360,6 +417,7 @@ func (b *bodies) evict(limit int64) {
 func (b *bodies) drop(e *body) {
 	b.cached -= e.bytes()
 	e.unused = nil
+	e.taken()
 	e.key.topic.latest.CompareAndSwap(e, nil)
 	if e.inRoom {
 		e.loaded, e.entry.Body = false, nil

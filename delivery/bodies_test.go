@@ -272,6 +272,91 @@ func TestSmallBodyIsSharedWithoutLock(t *testing.T) {
 	}
 }
 
+// An entry of this hub is in memory before anybody asks for it: small ones with a copy of their body, large ones not at all.
+func TestOfferedBodyIsNotRead(t *testing.T) {
+	m := newMemory()
+	b := newBodies(m, "https://hub.example/", "rshub", 1<<20, newLimits(4), func([]*lane, bool) {}, func(bodyKey, error) {})
+	h, on := &host{name: "h.example"}, &topic{url: topicA}
+	var at anchor
+	offer := func(body []byte) *body {
+		e := journal.Entry{Position: at.position + 1, Nonce: 7, Seq: at.seq + 1, MediaType: "text/plain", Size: int64(len(body)), Body: bytes.Clone(body)}
+		offered := b.prepare(on, at, &e)
+		clear(e.Body) // the publisher's memory is used again
+		b.offer(offered)
+		b.offer(offered)
+		at = packAnchor(e.Anchor())
+		return offered
+	}
+	for _, size := range []int{0, 1, int(b.atOnce)} {
+		before, want := at, bytes.Repeat([]byte("x"), size)
+		offered := offer(want)
+		got, err := b.get(t.Context(), on, before, h, unproven)
+		if err != nil || got != offered || !bytes.Equal(got.entry.Body, want) || !got.anchor.same(at) {
+			t.Errorf("%d bytes: %+v, %v", size, got, err)
+			continue
+		}
+		b.put(got, h, unproven)
+		if _, err := b.get(t.Context(), &topic{url: topicB}, before, h, quick); err == nil {
+			t.Error("another topic gets it")
+		}
+	}
+	_, cached, reads := b.stats()
+	if offered := offer(make([]byte, b.atOnce+1)); offered != nil {
+		t.Error("a large body takes memory that nobody has given it")
+	}
+	if _, after, _ := b.stats(); cached != after || reads != 3 {
+		t.Errorf("%d bytes in memory, and then %d; read %d times", cached, after, reads)
+	}
+	var last *body
+	for range 100 { // nobody asks for these
+		last = offer(make([]byte, b.atOnce))
+	}
+	if _, after, _ := b.stats(); after != cached+last.bytes() {
+		t.Errorf("%d bytes are in memory, want %d and those of the last one, %d", after, cached, last.bytes())
+	}
+	b.forget(on)
+	if _, cached, _ := b.stats(); cached != 0 || len(b.byKey) != 0 || on.offered != nil {
+		t.Errorf("%d bytes in memory of a topic that lost its tail", cached)
+	}
+}
+
+// A lane that does not get an entry of this hub at once reads it later, if the journal still has it then.
+func TestOfferStandsForAMoment(t *testing.T) {
+	for name, late := range map[string]bool{"in time": false, "late": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				sub := b.subscribe(topicA, cb(0))
+				b.run()
+				defer b.end()
+				synctest.Wait()
+				one, two := b.publish(t, topicA, []byte("one")), b.publish(t, topicA, []byte("two"))
+				pass(time.Second)
+				if _, err := b.operator().Pause(t.Context(), sub.ID); err != nil {
+					t.Fatal(err)
+				}
+				three := b.publish(t, topicA, []byte("three")) // it comes with its hint
+				b.trim(topicA, 3)
+				if late {
+					pass(2 * offerStands)
+				}
+				if _, err := b.operator().Resume(t.Context(), sub.ID); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Minute)
+				if late {
+					b.wantOrder(cb(0), one, two)
+				} else {
+					b.wantOrder(cb(0), one, two, three)
+				}
+				if s, _ := b.stored(sub); late != (len(s.Gaps) == 1) {
+					t.Errorf("the gaps are %+v", s.Gaps)
+				}
+			})
+		})
+	}
+}
+
 // lateReads answers with what the journal had some time ago.
 type lateReads struct {
 	*memory

@@ -54,8 +54,8 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d.sched = newSchedulers(&o, clocks, limits, d.troubles)
 	d.troubles.walk = d.sched.walk
-	d.heads = newHeads(o.Journal, d.sched, o.Log)
 	d.bodies = newBodies(o.Journal, o.HubURL, o.UserAgent, o.MaxInflightBytes, limits, d.unpark, d.troubles.wasRead)
+	d.heads = newHeads(o.Journal, d.sched, d.bodies, o.Log)
 	for _, q := range d.sched.all {
 		q.s.ahead, q.s.bulk = d.commits.ahead, d.bodies.room.bulk
 	}

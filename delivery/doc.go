@@ -5,7 +5,8 @@
 // # The way of a notification
 //
 //	heads.go       A topic has a new entry, says a hint or the sweep (sweep.go).
-//	walks.go       Fan out: the loop around scheduler.step walks over the topic's lanes.
+//	walks.go       Fan out: a walk over the topic's lanes, the first few at once, the others in
+//	               the loop around scheduler.step.
 //	scheduler.go   Those that have something to deliver become ready (proceed).
 //	turns.go       The turn of a lane comes, and a sender gets it (schedulers.next).
 //	sender.go      The sender runs the stages, which are a list there. Each is in its file:

@@ -15,6 +15,7 @@ import (
 type heads struct {
 	journal Journal
 	sched   *schedulers
+	bodies  *bodies
 	log     *zap.Logger
 
 	mu       sync.Mutex
@@ -27,34 +28,35 @@ type heads struct {
 // headRead says whether the head of a topic has to be read, and whether that is in progress.
 type headRead struct{ dirty, reading bool }
 
-func newHeads(j Journal, s *schedulers, log *zap.Logger) *heads {
-	h := &heads{journal: j, sched: s, log: log, failed: make(map[*topic]struct{})}
+func newHeads(j Journal, s *schedulers, b *bodies, log *zap.Logger) *heads {
+	h := &heads{journal: j, sched: s, bodies: b, log: log, failed: make(map[*topic]struct{})}
 	h.follow.L = &h.mu
 	return h
 }
 
-// hint is called with each hint of the journal. If the hint has the head before and after, that is the
+// hint is called with each hint of the journal. If the hint has an entry that follows the head, the entry is the
 // head from now on. Otherwise the head is read.
 func (h *heads) hint(n journal.Hint) {
 	t := h.sched.topics.get(n.Topic)
-	if t != nil && (n.Last.Position == 0 || !h.take(t, packAnchor(n.After), packAnchor(n.Last))) {
+	if t != nil && (n.Entry == nil || !h.take(t, packAnchor(n.After), n.Entry)) {
 		h.add(t)
 	}
 }
 
-// take sets the head of a topic to last, if the head is after, the entry before it. It reports whether the
-// head is last now.
-func (h *heads) take(t *topic, after, last anchor) bool {
+// take sets the head of a topic to an entry, if the head is after, the entry before it. Then the lanes that are at after get
+// the entry from memory, as if they had read it when it was stored. Take reports whether the entry is the head now.
+func (h *heads) take(t *topic, after anchor, e *journal.Entry) bool {
 	h.mu.Lock()
 	read := t.headRead
 	h.mu.Unlock()
 	if read.dirty || read.reading { // its answer may be older
 		return false
 	}
-	taken := true
+	taken, last, b := true, packAnchor(e.Anchor()), h.bodies.prepare(t, after, e)
 	h.sched.ofTopic(t, func(s *scheduler, lanes *topicLanes) {
 		switch {
 		case lanes.known && lanes.head.same(after):
+			h.bodies.offer(b) // before a sender asks for it
 			s.setHead(lanes, last)
 		case !lanes.known || !lanes.head.same(last):
 			taken = false

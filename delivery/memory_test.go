@@ -97,7 +97,7 @@ func (m *memory) publish(t testing.TB, url string, body []byte) journal.Entry {
 	if !m.mute {
 		hint := journal.Hint{Topic: url}
 		if mt.seq%2 == 1 { // as of its own hub; else as of another one
-			hint.After, hint.Last = last, e.Anchor()
+			hint.After, hint.Entry = last, &e
 		}
 		m.hints.Send(hint)
 	}

@@ -136,9 +136,11 @@ const (
 	probeStep    = 1                      // of the ladder: the longest wait for a probe if a lane waits whose last attempt was answered
 	followers    = 4                      // topics whose heads are read at once
 	chunk        = 256                    // lanes touched in one critical section
+	firstLanes   = 16                     // of a topic, touched where its new head is heard of
 	walkEvery    = time.Minute            // between walks over all lanes
 	reviveEvery  = 20 * time.Millisecond  // between lanes of a host that is back
 	cachedBodies = 4096                   // bodies kept that no delivery uses
+	offerStands  = time.Second            // for how long lanes get an entry from memory that was not read
 	smallBody    = 64 << 10               // bytes; a body is small up to this size, and else large
 	grace        = time.Second            // for which a large body is kept for those that waited
 )

@@ -119,7 +119,7 @@ func (s *scheduler) step() time.Duration {
 		}
 	}
 	if t, ok := s.walks.pop(); ok {
-		s.walkOn(t, now)
+		s.walkOn(t, now, chunk)
 	}
 	if h, ok := s.revivals.pop(); ok {
 		s.reviveOn(h, now)

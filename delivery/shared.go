@@ -12,7 +12,7 @@ import (
 // sharedScheduler lets goroutines share a scheduler, with a lock under which nothing slow
 // happens. It adds what a simulation does not need: the loop that calls step.
 //
-// Lock in this order: the lock of a shard, this one, and then those of topics, heads, troubles,
+// Lock in this order: the lock of a shard, this one, and then those of topics, heads, bodies, troubles,
 // the tail of a topic, the group commit or the bell. Nobody has the locks of two schedulers.
 type sharedScheduler struct {
 	mu   sync.Mutex

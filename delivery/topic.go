@@ -16,6 +16,7 @@ type topic struct {
 	troubles   topicTroubles // the lock of troubles guards it
 	tail       journalTail   // it has a lock of its own
 	latest     latestBody    // without a lock
+	offered    *body         // the newest entry, if nobody has used it yet; the lock of bodies guards it
 }
 
 // topicLanes are the lanes of a topic in one scheduler, which owns them.

@@ -260,10 +260,15 @@ func TestLanesGoOnFromMemoryWhenTheStoreAnswers(t *testing.T) {
 		}
 		b.run()
 		defer b.end()
-		const entries = 51 // an odd one comes with the hint
+		const entries = 51 // of an odd one the hint says that it is there, and a large one has to be read
 		for n := range entries {
-			away.Store(n == entries-1)
-			b.publish(t, topicA, fmt.Append(nil, n))
+			last := n == entries-1
+			away.Store(last)
+			body := fmt.Append(nil, n)
+			if last {
+				body = make([]byte, smallBody+1)
+			}
+			b.publish(t, topicA, body)
 			pass(10 * time.Millisecond)
 		}
 		pass(5 * time.Second)

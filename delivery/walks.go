@@ -1,31 +1,50 @@
 package delivery
 
-// setHead accepts the newest entry of t from the store. The first call finds nothing new.
+// setHead accepts the newest entry of t from the store. The first call finds nothing new. If no other walk is under way,
+// the first lanes of t are ready when it returns, and so a topic with few lanes waits for no loop.
 func (s *scheduler) setHead(t *topicLanes, head anchor) {
 	published := t.known
 	t.head, t.known = head, true
 	t.headSets++
-	s.walk(t, published)
+	others := s.walks.len() > 0
+	if !s.beginWalk(t, published) {
+		return
+	}
+	if others {
+		s.walks.push(t)
+	} else {
+		s.walkOn(t, s.read(), firstLanes)
+	}
+	if t.walking {
+		s.wake()
+	}
 }
 
 // walk starts a walk over the lanes of t, or another after the one under way.
 func (s *scheduler) walk(t *topicLanes, published bool) {
+	if s.beginWalk(t, published) {
+		s.walks.push(t)
+		s.wake()
+	}
+}
+
+// beginWalk reports whether a walk over the lanes of t begins. Otherwise another one follows the one under way.
+func (s *scheduler) beginWalk(t *topicLanes, published bool) bool {
 	t.published = t.published || published
 	if t.walking {
 		t.again = true
-		return
+		return false
 	}
 	t.walking = true
 	t.members.walk = len(t.lanes)
-	s.walks.push(t)
-	s.wake()
+	return true
 }
 
-// walkOn does a chunk of the walk over the lanes of t: those that are idle and
+// walkOn goes on with the walk over the lanes of t, for so many of them: those that are idle and
 // behind become ready, and something new shortens waits (HUB-48).
-func (s *scheduler) walkOn(t *topicLanes, now reading) {
+func (s *scheduler) walkOn(t *topicLanes, now reading, lanes int) {
 	soonest := now.mono + int64(s.policy.step(publishStep))
-	for range chunk {
+	for range lanes {
 		l := t.members.next()
 		if l == nil {
 			if t.walking = t.again; t.again {

@@ -8,9 +8,11 @@ import (
 // Hint says that a topic got an entry, or changed in another way.
 type Hint struct {
 	Topic string
-	// Last is the entry, and After the one before it, if this process has stored it just now. Else
-	// Last is zero, and the head of the topic says what its newest entry is.
-	After, Last Anchor
+	// Entry is the entry as Reader.Read returns it, and After is the one before it, if this process has stored it
+	// just now. Who gets the hint must not change the entry, and may use its Body only until f of Watcher.Hints
+	// returns. Where Entry is nil, the head of the topic says what its newest entry is.
+	After Anchor
+	Entry *Entry
 }
 
 // Broadcast sends hints to all listeners in one process. Its zero value is ready to use, and

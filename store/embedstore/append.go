@@ -104,40 +104,29 @@ func (t *topics) Append(ctx context.Context, now time.Time, topic string, e jour
 	}
 	e.Body = nil
 
-	o := &boltfile.Op{Grows: true, Bytes: e.Size}
-	inFile := e.Size > inlineMax
-	var inline []byte
+	inline, inFile := body, e.Size > inlineMax
 	if inFile {
 		if err := t.writeBody(ctx, topic, e.ID, body, ifHead); err != nil {
 			return journal.Entry{}, err
 		}
-		o.Bytes = 0
-	} else {
-		inline = body
+		inline = nil
 	}
 	var stored journal.Entry
 	var after journal.Anchor
-	o.Run = func(tx *boltfile.Tx) (err error) {
+	err = t.folder.do(ctx, &boltfile.Op{Grows: true, Bytes: int64(len(inline)), Run: func(tx *boltfile.Tx) (err error) {
 		stored, after, err = appendEntry(tx, key, topic, e, inline, ifHead)
 		return err
-	}
-	entryID := e.ID
-	o.Finish = func(err error) {
-		hint := journal.Hint{Topic: topic}
-		if err == nil {
-			hint.After, hint.Last = after, stored.Anchor()
-		}
-		t.report(id, hint, err)
+	}})
+	if err != nil {
+		t.report(id, journal.Hint{Topic: topic}, err)
 		if inFile && !boltfile.MayBeStored(err) {
-			t.bodies.remove(entryID)
+			t.bodies.remove(e.ID)
 		}
-	}
-	if err := t.folder.do(ctx, o); err != nil {
 		return journal.Entry{}, err
 	}
-	e.Position, e.Seq = stored.Position, stored.Seq
-	e.Body = body
-	return e, nil
+	stored.Body = body
+	t.report(id, journal.Hint{Topic: topic, After: after, Entry: &stored}, nil)
+	return stored, nil
 }
 
 // writeBody stores a large body in its file, unless the head has moved already. The append checks the

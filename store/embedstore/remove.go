@@ -18,10 +18,9 @@ func (t *topics) Remove(ctx context.Context, topic string, ifHead journal.Versio
 	}
 	id := journal.TopicID(topic)
 	key := keyOf(id)
-	return t.folder.do(ctx, &boltfile.Op{
-		Run:    func(tx *boltfile.Tx) error { return remove(tx, key, topic, ifHead) },
-		Finish: func(err error) { t.report(id, journal.Hint{Topic: topic}, err) },
-	})
+	err := t.folder.do(ctx, &boltfile.Op{Run: func(tx *boltfile.Tx) error { return remove(tx, key, topic, ifHead) }})
+	t.report(id, journal.Hint{Topic: topic}, err)
+	return err
 }
 
 // remove is the last step. Trim has left no entry as long as the version is the same: each new entry

@@ -85,7 +85,7 @@ func notStored(tx *boltfile.Tx, key []byte, topic string, entries []journal.Entr
 func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journal.Interval) error {
 	id := journal.TopicID(h.Topic)
 	key := keyOf(id)
-	return t.folder.do(ctx, &boltfile.Op{
+	err := t.folder.do(ctx, &boltfile.Op{
 		Grows: true,
 		Run: func(tx *boltfile.Tx) error {
 			stored, err := readHead(tx, key, h.Topic)
@@ -103,8 +103,9 @@ func (t *topics) Restore(ctx context.Context, h journal.Head, remembered []journ
 			}
 			return err
 		},
-		Finish: func(err error) { t.report(id, journal.Hint{Topic: h.Topic}, err) },
 	})
+	t.report(id, journal.Hint{Topic: h.Topic}, err)
+	return err
 }
 
 // forget deletes the remembered intervals of a topic.

@@ -100,7 +100,7 @@ func (a *appender) Append(ctx context.Context, now time.Time, topic string, e jo
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	a.watcher.hints.Send(journal.Hint{Topic: topic, After: h.Last, Last: stored.Anchor()})
+	a.watcher.hints.Send(journal.Hint{Topic: topic, After: h.Last, Entry: &stored})
 	return stored, nil
 }
 

@@ -172,7 +172,7 @@ func (m *Memory) Append(ctx context.Context, now time.Time, topic string, e jour
 	t.head = t.head.Append(e)
 	t.head.Version = drawn.version
 	t.entries = append(t.entries, e)
-	m.changedTopic(t, journal.Hint{Topic: topic, After: after, Last: e.Anchor()})
+	m.changedTopic(t, journal.Hint{Topic: topic, After: after, Entry: &e})
 	return e, nil
 }
 

@@ -492,7 +492,17 @@ var mutants = map[string]func(m *mutant){
 	"hints name another entry": func(m *mutant) {
 		m.hints = func(ctx context.Context, f func(journal.Hint)) {
 			m.Memory.Hints(ctx, func(h journal.Hint) {
-				h.After = h.Last
+				h.After = h.Entry.Anchor()
+				f(h)
+			})
+		}
+	},
+	"hints have another body": func(m *mutant) {
+		m.hints = func(ctx context.Context, f func(journal.Hint)) {
+			m.Memory.Hints(ctx, func(h journal.Hint) {
+				e := *h.Entry
+				e.Body = nil
+				h.Entry = &e
 				f(h)
 			})
 		}
