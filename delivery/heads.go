@@ -37,8 +37,11 @@ func newHeads(j Journal, s *schedulers, b *bodies, log *zap.Logger) *heads {
 // hint is called with each hint of the journal. If the hint has an entry that follows the head, the entry is the
 // head from now on. Otherwise the head is read.
 func (h *heads) hint(n journal.Hint) {
-	t := h.sched.topics.get(n.Topic)
-	if t != nil && (n.Entry == nil || !h.take(t, packAnchor(n.After), n.Entry)) {
+	switch t := h.sched.topics.get(n.Topic); {
+	case t == nil:
+	case n.Entry != nil && h.take(t, packAnchor(n.After), n.Entry):
+		h.sched.giveWay()
+	default:
 		h.add(t)
 	}
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,14 @@ func (ss *schedulers) pickAt(q *sharedScheduler) (job, bool) {
 		ss.bell.ring()
 	}
 	return j, ok
+}
+
+// giveWay has the sender that the caller has woken go first, if all others sleep. Otherwise the caller goes on, for instance to
+// answer the publisher, and the sender waits until another processor wakes up, which takes longer than to send.
+func (ss *schedulers) giveWay() {
+	if ss.bell.listening.Load() == ss.limits.senders {
+		runtime.Gosched()
+	}
 }
 
 // loop runs the loop of each scheduler until ctx ends.
