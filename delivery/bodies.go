@@ -240,15 +240,16 @@ func (b *bodies) prepare(t *topic, a anchor, entry *journal.Entry) *body {
 	return e
 }
 
-// offer keeps what prepare returned in memory, unless it is there or is being read. So the lanes that are at the head do not
-// read it. A lane that comes later, or after the next entry, reads the journal: it may have trimmed the entry.
+// offer keeps what prepare returned in memory, unless it is there or is being read, or was forgotten since another scheduler
+// offered it. So the lanes that are at the head do not read it. A lane that comes later, or after the next entry, reads the
+// journal: it may have trimmed the entry.
 func (b *bodies) offer(e *body) {
 	if e == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.byKey[e.key] != nil {
+	if b.byKey[e.key] != nil || e.stale {
 		return
 	}
 	t := e.key.topic

@@ -320,6 +320,27 @@ func TestOfferedBodyIsNotRead(t *testing.T) {
 	}
 }
 
+// What was forgotten is not offered again by the next scheduler of its topic: it may be in use, and would count twice.
+func TestForgottenIsNotOfferedAgain(t *testing.T) {
+	b := newBodies(newMemory(), "https://hub.example/", "rshub", 1<<20, newLimits(4), func([]*lane, bool) {}, func(bodyKey, error) {})
+	h, on := &host{name: "h.example"}, &topic{url: topicA}
+	offered := b.prepare(on, anchor{}, &journal.Entry{Position: 1, Nonce: 7, Seq: 1, Size: 4, Body: []byte("lost")})
+	b.offer(offered)
+	first, err := b.get(t.Context(), on, anchor{}, h, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.forget(on)
+	b.offer(offered)
+	if second, err := b.get(t.Context(), on, anchor{}, h, quick); !errors.Is(err, errHead) {
+		t.Errorf("%+v, %v, and the journal has nothing", second, err)
+	}
+	b.put(first, h, quick)
+	if pinned, cached, _ := b.stats(); pinned != 0 || cached != 0 || b.idle.Len() != 0 || len(b.byKey) != 0 {
+		t.Errorf("%d bytes in use, %d in memory, %d bodies without uses, %d named", pinned, cached, b.idle.Len(), len(b.byKey))
+	}
+}
+
 // A lane that does not get an entry of this hub at once reads it later, if the journal still has it then.
 func TestOfferStandsForAMoment(t *testing.T) {
 	for name, late := range map[string]bool{"in time": false, "late": true} {
