@@ -148,7 +148,8 @@ func (r *records) Room(ctx context.Context) error {
 	return r.folder.room(0)
 }
 
-// A disk with plenty more bytes free than it has to have is asked again only after plentyFor: no disk gets full so fast.
+// A disk with plenty more bytes free than it has to have is asked again only after plentyFor, or for more bytes: no disk gets
+// full so fast.
 const (
 	plenty    = 1 << 30
 	plentyFor = 50 * time.Millisecond
@@ -157,7 +158,7 @@ const (
 // room returns an error that wraps journal.ErrFull if size more bytes would leave less than MinFree on
 // the disk.
 func (f *folder) room(size int64) error {
-	if at := f.plentyAt.Load(); f.minFree < 0 || at != nil && time.Since(*at) < plentyFor {
+	if at := f.plentyAt.Load(); f.minFree < 0 || at != nil && size <= plenty && time.Since(*at) < plentyFor {
 		return nil
 	}
 	now := time.Now()

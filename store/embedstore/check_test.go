@@ -101,7 +101,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// A disk with plenty of room is not asked again for a moment. One with less is asked each time.
+// A disk with plenty of room is not asked again for a moment, except for more than that. One with less is asked each time.
 func TestRoomIsAskedSeldom(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "data"), Options{MinFree: 1})
 	free, _, _ := s.Space()
@@ -116,6 +116,9 @@ func TestRoomIsAskedSeldom(t *testing.T) {
 	s.folder.minFree = math.MaxInt64
 	if err := s.folder.room(0); err != nil {
 		t.Errorf("at once: %v", err)
+	}
+	if err := s.folder.room(plenty + 1); !errors.Is(err, journal.ErrFull) {
+		t.Errorf("for a body that is larger than plenty: %v", err)
 	}
 	time.Sleep(plentyFor)
 	for range 2 {
