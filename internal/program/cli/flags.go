@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rshub/rshub/internal/base/egress"
+	"github.com/rshub/rshub/internal/base/ingress"
 	"github.com/rshub/rshub/internal/base/logs"
 	"github.com/rshub/rshub/internal/base/quantity"
 	"github.com/rshub/rshub/internal/program/config"
@@ -63,7 +65,8 @@ func (f *LogFlags) Add(flags *pflag.FlagSet) {
 func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) { return NewLog(w, f.level, f.format) }
 
 // NewLog writes to w from a level on, as rshub does: for people if w is a terminal or format
-// is console, else JSON. An error has ExitUsage.
+// is console, else JSON. What net/http says of connections, through package log, becomes lines
+// of it as well, within a limit. An error has ExitUsage.
 func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	if !slices.Contains([]string{"", "json", "console"}, format) {
 		return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
@@ -72,6 +75,8 @@ func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	if err != nil {
 		return nil, Fail(ExitUsage, "--log-level %w", err)
 	}
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(ingress.ErrorLog("none", logs.Slog(log.Named("http"))))
 	return logs.Slog(log), nil
 }
 

@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 )
 
 // Spans are written as people write them.
@@ -30,6 +36,52 @@ func TestRanges(t *testing.T) {
 	for _, text := range []string{"", "x", "10.0.0.0/33", "169.254.0.0/16"} {
 		if got, err := (&CallFlags{allow: []string{text}}).Ranges(); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
+		}
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// A server may send more than its answer. What net/http says of that is a line of the log in its
+// form, and not text between lines of JSON.
+func TestLogHasWhatNetHTTPSays(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand \x1b[31mmore\n")
+	}))
+	t.Cleanup(server.Close)
+	for level, wanted := range map[string]bool{"info": true, "error": false} {
+		lines := make(chan string, 9)
+		if _, err := NewLog(writerFunc(func(p []byte) (int, error) { lines <- string(p); return len(p), nil }), level, "json"); err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		select {
+		case text := <-lines:
+			var line struct{ Level, Logger, Msg, Event, Listener string }
+			if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "info" || line.Logger != "http" || line.Event != "http_error" || line.Listener != "none" || !strings.Contains(line.Msg, "and ") || !wanted {
+				t.Errorf("%s: the log has %q: %v", level, text, err)
+			}
+		case <-time.After(map[bool]time.Duration{true: 10 * time.Second, false: 200 * time.Millisecond}[wanted]):
+			if wanted {
+				t.Error("the log has nothing")
+			}
 		}
 	}
 }
