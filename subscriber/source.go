@@ -36,9 +36,11 @@ type Source struct {
 	// resourcesync.ResourceDump; empty: a plain sitemap, or no document of ResourceSync.
 	// MediaType is what the answer there said.
 	Capability, MediaType string
-	// Elsewhere is why the address itself could not be read, if the Source was found at the well-known
-	// place of the host; else it is nil.
+	// Elsewhere is why the address itself does not lead to the Source, if that was found at the well-known
+	// place of the host or by its robots.txt; else it is nil.
 	Elsewhere error
+	// Robots is the address of the robots.txt that names the sitemaps, if the Source was found by it; else it is empty.
+	Robots string
 }
 
 // Set is one set of resources, with the documents of its Capability List.
@@ -82,20 +84,23 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	known := base.ResolveReference(&url.URL{Path: WellKnown}).String()
 	found, err = d.from(ctx, known, 0)
 	if found {
-		d.source.Elsewhere = first
+		d.source.Elsewhere = cmp.Or(first, errNoDocument)
 		return d.source, nil
 	}
 	// A sitemap is for hosts without ResourceSync. It does not replace lists that are away, or in part cannot be read.
 	if !Away(first) && !Away(err) && !d.partial {
-		found, unread := d.robots(ctx, base.ResolveReference(&url.URL{Path: robotsPath}).String())
+		robots := base.ResolveReference(&url.URL{Path: robotsPath}).String()
+		found, unread := d.robots(ctx, robots)
 		switch {
 		case unread != nil:
 			return Source{}, unread
 		case found:
+			d.source.Elsewhere = fmt.Errorf("%w, nor does %s: %s", cmp.Or(first, errNoDocument), known, cmp.Or(err, errNoDocument).Error())
+			d.source.Robots = robots
 			return d.source, nil
 		}
 	}
-	first = cmp.Or(first, errors.New("it is no document of ResourceSync and links to none"))
+	first = cmp.Or(first, errNoDocument)
 	err = cmp.Or(err, errors.New("no document of ResourceSync"))
 	var top, place *web.UnansweredError
 	if errors.As(first, &top) && errors.As(err, &place) && top.Err.Error() == place.Err.Error() {
@@ -107,6 +112,9 @@ func DiscoverSource(ctx context.Context, client Doer, address string) (Source, e
 	// The answer of the well-known place decides, so it is wrapped first: many hosts have nothing at their top.
 	return Source{}, fmt.Errorf("no Source found at %[3]s (%[2]w), nor at %[4]s (%[1]w)", err, first, address, known)
 }
+
+// errNoDocument says why an answer does not lead to a Source.
+var errNoDocument = errors.New("it is no document of ResourceSync and links to none")
 
 type discoverer struct {
 	client Doer

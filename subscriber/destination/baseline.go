@@ -54,7 +54,7 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 	if err != nil || s.o.DryRun {
 		return st, err
 	}
-	next.Due, next.Via = time.Time{}, s.o.Source
+	next.Due, next.Via, next.Way = time.Time{}, s.o.Source, set.way
 	return next, errors.Join(s.state.putSet(set.name, next), s.state.forgetDeletions(set.name, next.BaselineAt))
 }
 

@@ -109,7 +109,7 @@ func (c *Copy) assemble() error {
 		return err
 	}
 	c.web = newHosts(&c.o)
-	c.source = &source{address: c.o.Source, web: c.web, log: c.log}
+	c.source = &source{address: c.o.Source, web: c.web, log: c.log, state: c.state}
 	c.tree = newTree(&c.o, root, c.state)
 	c.fetcher = &fetcher{
 		maxFile: c.o.MaxFile, prefer: newPreference(&c.o), patchers: patchers(&c.o),

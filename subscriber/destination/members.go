@@ -126,10 +126,10 @@ func (s *state) othersList(url string, than []string) bool {
 
 // recordSource records that the address of the Source leads to a set.
 func (s *syncer) recordSource(set namedSet, st *setState) error {
-	if st.Via == s.o.Source || st.BaselineAt.IsZero() || s.o.DryRun {
+	if st.Via == s.o.Source && st.Way == set.way || st.BaselineAt.IsZero() || s.o.DryRun {
 		return nil
 	}
-	st.Via = s.o.Source
+	st.Via, st.Way = s.o.Source, set.way
 	return s.state.putSet(set.name, *st)
 }
 

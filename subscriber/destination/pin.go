@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func (s *pinner) pin(found *subscriber.Source) (Pinned, error) {
 	case purpose == nothing:
 		return want, &OptionsError{fmt.Errorf("%s cannot be copied: %w", s.o.Source, unusable(found))}
 	case !fixed && isMissing(s.o.Source, found):
-		return want, fmt.Errorf("there is nothing to copy at this address, though the host has a Source (%s): %w; for its current state, give the address of the Source", found.Description, found.Elsewhere)
+		return want, fmt.Errorf("there is nothing to copy at this address, though the host has a Source (%s): %w; for its current state, give the address of the Source", cmp.Or(found.Description, found.Robots), found.Elsewhere)
 	}
 	switch {
 	case want.equal(s.state.pinned()) && want.equal(have):

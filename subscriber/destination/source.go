@@ -18,6 +18,7 @@ type source struct {
 	address string
 	web     *hosts
 	log     *slog.Logger
+	state   *state
 
 	mu    sync.Mutex
 	names []string // of its sets
@@ -44,7 +45,7 @@ func (s *source) named(found *subscriber.Source) ([]namedSet, error) {
 	var names []string
 	for _, one := range found.Sets {
 		docs := one.Documents
-		n := namedSet{Set: one, name: cmp.Or(one.CapabilityList,
+		n := namedSet{Set: one, way: wayTo(found), name: cmp.Or(one.CapabilityList,
 			docs[resourcesync.ResourceList], docs[resourcesync.ResourceDump], docs[resourcesync.ChangeList], docs[resourcesync.ChangeDump])}
 		switch {
 		case !n.offers(resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump):
@@ -56,8 +57,55 @@ func (s *source) named(found *subscriber.Source) ([]namedSet, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%w: %s", errNothing, s.address)
 	}
+	if err := s.replaces(found, names); err != nil {
+		return nil, err
+	}
 	s.keep(names...)
 	return out, nil
+}
+
+// replaces returns an error if a Source does not have a set of the copy, and was found in a worse way than that set. The address, or
+// the well-known place of the host, is broken then, and what is found instead may be a part of the Source.
+func (s *source) replaces(found *subscriber.Source, names []string) error {
+	for name, st := range setsTable.all(s.state) {
+		if st.Via == s.address && !slices.Contains(names, name) && wayTo(found) > st.way(name) {
+			return fmt.Errorf("the copy has the set %s, and %s does not lead to it now (%w); what the host offers elsewhere does not replace it; if the Source has moved, copy its new address into another folder", name, s.address, found.Elsewhere)
+		}
+	}
+	return nil
+}
+
+// way is how the address of the Source leads to a set, the best first.
+type way int
+
+const (
+	byAddress   way = iota + 1 // what is there is the set, or leads to it
+	byWellKnown                // the well-known place of the host does
+	byRobots                   // the robots.txt of the host names the sitemap
+)
+
+// wayTo returns how a Source was found.
+func wayTo(found *subscriber.Source) way {
+	switch {
+	case found.Robots != "":
+		return byRobots
+	case found.Elsewhere != nil:
+		return byWellKnown
+	}
+	return byAddress
+}
+
+// way returns how the address of the Source led to a set of a name. What wrote the state may not have recorded that.
+func (s setState) way(name string) way {
+	switch {
+	case s.Way != 0:
+		return s.Way
+	case name == s.Via:
+		return byAddress
+	case s.CapabilityList != "":
+		return byWellKnown
+	}
+	return byRobots
 }
 
 // keep remembers the names of the sets.
@@ -81,6 +129,7 @@ func (s *source) isSet(name string) bool {
 type namedSet struct {
 	subscriber.Set
 	name string // the URL of its Capability List, or of the document that it has instead
+	way  way    // that the address of the Source leads to it
 }
 
 func (s *namedSet) offers(capabilities ...string) bool {

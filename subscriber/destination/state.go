@@ -100,6 +100,8 @@ type setState struct {
 	Lost time.Time `json:"lost,omitzero"`
 	// Via is the address of the Source that led to the set.
 	Via string `json:"via,omitempty"`
+	// Way is how Via led to it; 0: that is unknown.
+	Way way `json:"way,omitempty"`
 	// DumpsUntil is how far Change Dumps were applied, if there is no Change List.
 	DumpsUntil time.Time `json:"dumps_until,omitzero"`
 	// ETag and Modified are the validators of the list at From, if it has no parts.
