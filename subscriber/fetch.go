@@ -45,7 +45,7 @@ func (e *StatusError) Error() string {
 }
 
 // Away reports whether an error of DiscoverSource or Discover is transient: the host gave
-// no answer, answered 408, 425, 429 or a 5xx, or broke off its answer. It returns false for what a person has to
+// no answer, answered 408, 425, 429 or a 5xx, or its answer broke off or stalled. It returns false for what a person has to
 // change: an answer such as 401 or 404, an address that may not be called, a certificate
 // that is not accepted, a server that does not speak HTTP, a page that is no document of
 // ResourceSync. Of several errors joined, one that is Away is enough. A name that does not
@@ -67,7 +67,7 @@ func Away(err error) bool {
 	case interface{ Unwrap() error }:
 		return Away(e.Unwrap())
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, web.ErrSlow) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // isPermanent reports whether an exchange without an answer would get none next time.
@@ -92,6 +92,7 @@ func get(ctx context.Context, client Doer, rawURL, accept string) (page, error) 
 	if err != nil {
 		return page{}, fmt.Errorf("asking %w", err)
 	}
+	answer.Body = web.Explained(answer.Body, answer.ContentLength)
 	return page{answer}, failure(answer)
 }
 

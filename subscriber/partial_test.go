@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rshub/rshub/internal/base/web"
 )
 
 // If one set of a Source cannot be read, no other way to the Source leads to a part of its sets, and no sitemap replaces them: a
@@ -17,6 +20,11 @@ func TestNoPartOfASource(t *testing.T) {
 		_, _ = fmt.Fprint(w, urlset+`<rs:md capability="capabilitylist"/>`)
 	}
 	away := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
+	stalls := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, urlset)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
 	page := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "Sorry") }
 	for name, c := range map[string]struct {
 		address string
@@ -25,6 +33,8 @@ func TestNoPartOfASource(t *testing.T) {
 	}{
 		"it is away, and is the address":               {"/b.xml", away, true},
 		"it breaks off, and is the address":            {"/b.xml", cut, true},
+		"it stalls, and is the address":                {"/b.xml", stalls, true},
+		"it stalls, and the description names it":      {"/", stalls, true},
 		"it is away, and the address links to it":      {"/links", away, true},
 		"it is a page, and the address links to it":    {"/links", page, false},
 		"it is gone, and the address links to it":      {"/links", http.NotFound, false},
@@ -54,9 +64,15 @@ func TestNoPartOfASource(t *testing.T) {
 			mux.HandleFunc("/sitemap.xml", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, urlset+`</urlset>`) })
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			s, err := DiscoverSource(t.Context(), server.Client(), server.URL+c.address)
+			client := web.DoerFunc(func(r *http.Request) (*http.Response, error) {
+				return web.Pace{Stall: 2 * time.Second}.Do(server.Client(), r)
+			})
+			s, err := DiscoverSource(t.Context(), client, server.URL+c.address)
 			if err == nil || len(s.Sets) > 0 || !strings.Contains(err.Error(), "/b.xml") || Away(err) != c.away {
 				t.Errorf("%v, %v; want an error about /b.xml", s.Sets, err)
+			}
+			if strings.HasPrefix(name, "it breaks off") && !strings.Contains(fmt.Sprint(err), "of 1000 bytes") {
+				t.Errorf("%v does not say where the answer ended", err)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package destination
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -18,18 +17,6 @@ type explainedError struct {
 
 func (e *explainedError) Error() string { return e.text }
 func (e *explainedError) Unwrap() error { return e.err }
-
-// endedEarly explains the error of a body that ended after so many bytes of the whole; whole is
-// negative if the answer does not state it. Other errors stay as they are.
-func endedEarly(err error, bytes, whole int64) error {
-	switch {
-	case !errors.Is(err, io.ErrUnexpectedEOF):
-		return err
-	case whole < 0:
-		return &explainedError{fmt.Sprintf("the answer ended early, after %d bytes", bytes), err}
-	}
-	return &explainedError{fmt.Sprintf("the answer ended after %d of %d bytes", bytes, whole), err}
-}
 
 // diskFull explains the error of a disk that is full, or of a quota that is used up: dir is a folder
 // there. Other errors stay as they are.

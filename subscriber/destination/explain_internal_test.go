@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rshub/rshub/internal/base/web"
 	"github.com/rshub/rshub/resourcesync"
 )
 
@@ -22,10 +23,10 @@ func TestExplained(t *testing.T) {
 		want string
 		is   error
 	}{
-		{endedEarly(io.ErrUnexpectedEOF, 1, 3), "the answer ended after 1 of 3 bytes", io.ErrUnexpectedEOF},
-		{endedEarly(io.ErrUnexpectedEOF, 7, -1), "the answer ended early, after 7 bytes", io.ErrUnexpectedEOF},
-		{endedEarly(other, 1, 3), "another one", other},
-		{endedEarly(nil, 3, 3), "", nil},
+		{web.EndedEarly(io.ErrUnexpectedEOF, 1, 3), "the answer ended after 1 of 3 bytes", io.ErrUnexpectedEOF},
+		{web.EndedEarly(io.ErrUnexpectedEOF, 7, -1), "the answer ended early, after 7 bytes", io.ErrUnexpectedEOF},
+		{web.EndedEarly(other, 1, 3), "another one", other},
+		{web.EndedEarly(nil, 3, 3), "", nil},
 		{diskFull(full, "/srv/copy"), "the disk of /srv/copy is full; make room there, and the copy continues from here", syscall.ENOSPC},
 		{diskFull(diskFull(full, "/srv/copy"), "/elsewhere"), "the disk of /srv/copy is full; make room there, and the copy continues from here", syscall.ENOSPC},
 		{diskFull(syscall.EDQUOT, "/srv/copy"), "the disk quota for /srv/copy is used up; make room there or raise the quota, and the copy continues from here", syscall.EDQUOT},
@@ -40,7 +41,7 @@ func TestExplained(t *testing.T) {
 			t.Errorf("%q, want %q; it is %v: %v", text, c.want, c.is, errors.Is(c.got, c.is))
 		}
 	}
-	if !fatal(diskFull(full, "/srv/copy")) || !passing(endedEarly(io.ErrUnexpectedEOF, 1, 3)) {
+	if !fatal(diskFull(full, "/srv/copy")) || !passing(web.EndedEarly(io.ErrUnexpectedEOF, 1, 3)) {
 		t.Error("an explained error is treated in another way")
 	}
 }

@@ -187,7 +187,7 @@ func (l *lists) toFile(d *documents, resp *http.Response) (name string, err erro
 	}
 	most := biglist.Sent(d.most)
 	n, err := io.Copy(f, io.LimitReader(resp.Body, most+1))
-	err = errors.Join(endedEarly(err, n, resp.ContentLength), f.Close())
+	err = errors.Join(web.EndedEarly(err, n, resp.ContentLength), f.Close())
 	d.bytes += n
 	switch {
 	case err != nil:
