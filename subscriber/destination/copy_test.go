@@ -271,3 +271,47 @@ func read(dir, name string) string {
 	raw, _ := os.ReadFile(filepath.Join(dir, name))
 	return string(raw)
 }
+
+// A Change List that fails for a moment is asked for again, in the same run. One that is not there is not.
+func TestChangeListIsTriedAgain(t *testing.T) {
+	breaksOff := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = fmt.Fprint(w, "<urlset")
+	}
+	for name, c := range map[string]struct {
+		fail  func(http.ResponseWriter)
+		times int
+		asked int
+		ok    bool
+	}{
+		"busy":                  {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, 1, 2, true},
+		"broken off":            {breaksOff, 2, 3, true},
+		"broken off each time":  {breaksOff, 9, 3, false},
+		"not there":             {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, 9, 1, false},
+		"no document of a list": {func(w http.ResponseWriter) { _, _ = fmt.Fprint(w, "<html>") }, 9, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSource(t)
+			s.put("a.txt", "a", 0)
+			copied := s.open(t.TempDir())
+			if _, err := copied.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.put("b.txt", "b", 1)
+			asked := 0
+			s.set("/changelist.xml", func(w http.ResponseWriter, r *http.Request) {
+				if asked++; asked <= c.times {
+					c.fail(w)
+					return
+				}
+				s.set("/changelist.xml", nil)
+				s.serve(w, r)
+			})
+			r, err := copied.Sync(t.Context())
+			if c.ok != (err == nil && r.Copied == 1) || asked != c.asked {
+				t.Errorf("asked %d times: %+v, %v", asked, r, err)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 	defer func() { _ = sub.Close() }()
 	var behind error
 	for round := 1; ; round++ {
-		if err := sub.CatchUp(ctx); err != nil {
+		if err := catchUp(ctx, sub); err != nil {
 			return time.Time{}, err
 		}
 		missed, err := s.applyWaiting(ctx, set, sub, t)
@@ -168,6 +169,17 @@ func (s *syncer) pullChangeLists(ctx context.Context, set namedSet, st setState,
 			return time.Time{}, behind
 		}
 	}
+}
+
+// catchUp has a subscriber read the Change Lists, and read them again while their host is away for a moment.
+func catchUp(ctx context.Context, sub *subscriber.Subscriber) (err error) {
+	_, away := patiently(ctx, func() (none struct{}, away error) {
+		if err = sub.CatchUp(ctx); subscriber.Away(err) {
+			return none, err
+		}
+		return none, nil
+	})
+	return cmp.Or(away, err)
 }
 
 // applyWaiting applies the changes that a subscriber has, as applyAll does. It gets the bytes from
