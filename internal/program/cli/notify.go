@@ -24,7 +24,10 @@ func Notify(ctx context.Context) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	tell := func(state string) { _, _ = conn.Write([]byte(state)) }
+	tell := func(state string) {
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the service manager may be busy
+		_, _ = conn.Write([]byte(state))
+	}
 	tell("READY=1")
 	var alive <-chan time.Time // nil: nobody watches
 	usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -72,6 +73,7 @@ type Server struct {
 	Failed chan error
 
 	operator operator
+	tellEnd  func() // tells the service manager; nil: nothing was served
 }
 
 // newServer returns a server without an address. Name is what the log calls it; a nil log
@@ -196,7 +198,13 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) {
 		s.serve(ctx, h, s.Failed)
 	}
 	s.serveOperator(ctx)
-	go Notify(ctx)
+	told, end := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { Notify(told) })
+	s.tellEnd = func() {
+		end()
+		telling.Wait() // else the program may have ended before
+	}
 }
 
 func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
@@ -217,6 +225,9 @@ func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
 // listener answers until then. Stop may be called again.
 func (s *Server) Stop(ctx context.Context, drain time.Duration) {
 	s.operator.draining.Store(true)
+	if s.tellEnd != nil {
+		s.tellEnd()
+	}
 	s.stop(ctx, drain)
 	if s.operator.on() {
 		s.operator.stop(ctx, 0)
