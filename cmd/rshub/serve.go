@@ -134,13 +134,14 @@ func live(ctx context.Context, h hub, log *zap.Logger) error {
 		}
 		return err
 	}
-	go cli.Notify(ctx)
+	stopping := cli.Notify(ctx)
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-h.Failed():
 		log.Error("a part failed; the hub ends", zap.String("event", "part_failed"), zap.Error(failed))
 	}
+	stopping()
 	return cmp.Or(failed, h.Stop(context.WithoutCancel(ctx)))
 }
 

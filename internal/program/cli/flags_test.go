@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -40,12 +43,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-// A server may send more than its answer. What net/http says of that is a line of the log in its
-// form, and not text between lines of JSON.
+// A server may send more than its answer. What net/http says of that on the standard error is a line of the log in its form,
+// and not text between lines of JSON.
 func TestLogHasWhatNetHTTPSays(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -57,31 +56,44 @@ func TestLogHasWhatNetHTTPSays(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand \x1b[31mmore\n")
 	}))
 	t.Cleanup(server.Close)
-	for level, wanted := range map[string]bool{"info": true, "error": false} {
-		lines := make(chan string, 9)
-		if _, err := NewLog(writerFunc(func(p []byte) (int, error) { lines <- string(p); return len(p), nil }), level, "json"); err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := server.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		select {
-		case text := <-lines:
-			var line struct{ Level, Logger, Msg, Event, Listener string }
-			if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "info" || line.Logger != "http" || line.Event != "http_error" || line.Listener != "none" || !strings.Contains(line.Msg, "and ") || !wanted {
-				t.Errorf("%s: the log has %q: %v", level, text, err)
-			}
-		case <-time.After(map[bool]time.Duration{true: 10 * time.Second, false: 200 * time.Millisecond}[wanted]):
-			if wanted {
-				t.Error("the log has nothing")
-			}
-		}
+	real := os.Stderr
+	said, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stderr = stderr
+	t.Cleanup(func() {
+		os.Stderr = real
+		stdlog.SetFlags(stdlog.LstdFlags)
+		stdlog.SetOutput(real)
+		_ = stderr.Close()
+		_ = said.Close()
+	})
+	if _, err := NewLog(Screen(stderr), "info", "json"); err != nil {
+		t.Fatal(err)
+	}
+	var other bytes.Buffer
+	if _, err := NewLog(&other, "info", "json"); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err := said.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	var line struct{ Level, Logger, Msg, Event, Listener string }
+	if err := json.NewDecoder(said).Decode(&line); err != nil || line.Level != "info" || line.Logger != "http" || line.Event != "http_error" || line.Listener != "none" || !strings.Contains(line.Msg, "and ") {
+		t.Errorf("the log has %+v: %v", line, err)
+	}
+	if other.Len() > 0 {
+		t.Errorf("a log that is not on the standard error has %s", &other)
 	}
 }

@@ -5,16 +5,29 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 )
 
 // Notify tells the service manager (systemd, Type=notify) that the program is ready, and, if the
-// unit has WatchdogSec, that it still runs: twice in that time. It returns at the end of ctx, after
-// it has told that the program stops; at once if no service manager asks. See sd_notify(3); of
-// that this needs one datagram for each state, so there is no library for it.
+// unit has WatchdogSec, that it still runs: twice in that time. At the end of ctx, or when stopping is
+// called, it tells that the program stops. Stopping returns after that, and may be called again. Call it before the
+// program ends. See sd_notify(3); of that this needs one datagram for each state, so there is no
+// library for it.
 //
 // A message that can't be sent is lost: the service manager then acts as its unit says.
-func Notify(ctx context.Context) {
+func Notify(ctx context.Context) (stopping func()) {
+	ctx, end := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { notify(ctx) })
+	return func() {
+		end()
+		telling.Wait()
+	}
+}
+
+// notify is Notify until the end of ctx. It returns at once if no service manager asks.
+func notify(ctx context.Context) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return

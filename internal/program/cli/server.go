@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -73,15 +72,16 @@ type Server struct {
 	Failed chan error
 
 	operator operator
-	tellEnd  func() // tells the service manager; nil: nothing was served
+	stopping func() // tells the service manager
 }
 
 // newServer returns a server without an address. Name is what the log calls it; a nil log
 // discards everything.
 func newServer(name string, log *slog.Logger) *Server {
 	return &Server{
-		Failed: make(chan error, 2), // each of both can fail once
-		port:   port{quit: func() {}, o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log}},
+		Failed:   make(chan error, 2), // each of both can fail once
+		stopping: func() {},
+		port:     port{quit: func() {}, o: ingress.Options{Name: name, Total: ingress.PublicTotal, PerNetwork: ingress.PublicEach, Log: log}},
 	}
 }
 
@@ -198,13 +198,7 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) {
 		s.serve(ctx, h, s.Failed)
 	}
 	s.serveOperator(ctx)
-	told, end := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { Notify(told) })
-	s.tellEnd = func() {
-		end()
-		telling.Wait() // else the program may have ended before
-	}
+	s.stopping = Notify(ctx)
 }
 
 func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
@@ -225,9 +219,7 @@ func (p *port) serve(ctx context.Context, h http.Handler, failed chan<- error) {
 // listener answers until then. Stop may be called again.
 func (s *Server) Stop(ctx context.Context, drain time.Duration) {
 	s.operator.draining.Store(true)
-	if s.tellEnd != nil {
-		s.tellEnd()
-	}
+	s.stopping()
 	s.stop(ctx, drain)
 	if s.operator.on() {
 		s.operator.stop(ctx, 0)
