@@ -227,7 +227,7 @@ func (b *bodies) describe(e *body, entry journal.Entry) {
 	e.other = e.otherBytes()
 }
 
-// prepare returns what offer takes of an entry that the store has stored after a. Nil: it is not to be read at once.
+// prepare returns what offer takes of an entry that the store has just stored after a. Nil: the body is too large to be read at once.
 func (b *bodies) prepare(t *topic, a anchor, entry *journal.Entry) *body {
 	if int64(len(entry.Body)) != entry.Size || entry.Size > b.atOnce {
 		return nil
@@ -240,9 +240,9 @@ func (b *bodies) prepare(t *topic, a anchor, entry *journal.Entry) *body {
 	return e
 }
 
-// offer keeps what prepare returned in memory, unless it is there or is being read, or was forgotten since another scheduler
-// offered it. So the lanes that are at the head do not read it. A lane that comes later, or after the next entry, reads the
-// journal: it may have trimmed the entry.
+// offer keeps in memory what prepare returned, so that the lanes at the head do not read it. It does nothing if the entry is in
+// memory, is being read, or was forgotten since another scheduler offered it. A lane that comes later than offerStands, or after
+// the next entry, reads the journal, which may have trimmed the entry by then.
 func (b *bodies) offer(e *body) {
 	if e == nil {
 		return

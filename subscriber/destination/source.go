@@ -57,16 +57,16 @@ func (s *source) named(found *subscriber.Source) ([]namedSet, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%w: %s", errNothing, s.address)
 	}
-	if err := s.replaces(found, names); err != nil {
+	if err := s.foundWorse(found, names); err != nil {
 		return nil, err
 	}
 	s.keep(names...)
 	return out, nil
 }
 
-// replaces returns an error if a Source does not have a set of the copy, and was found in a worse way than that set. The address, or
-// the well-known place of the host, is broken then, and what is found instead may be a part of the Source.
-func (s *source) replaces(found *subscriber.Source, names []string) error {
+// foundWorse returns an error if a Source, which has sets with these names, lacks a set of the copy and was found in a worse way
+// than that set. The address, or the well-known place of the host, is broken then, and what is found instead may be a part of the Source.
+func (s *source) foundWorse(found *subscriber.Source, names []string) error {
 	for name, st := range setsTable.all(s.state) {
 		if st.Via == s.address && !slices.Contains(names, name) && wayTo(found) > st.way(name) {
 			return fmt.Errorf("the copy has the set %s, and %s does not lead to it now (%w); what the host offers elsewhere does not replace it; if the Source has moved, copy its new address into another folder", name, s.address, found.Elsewhere)
@@ -95,7 +95,7 @@ func wayTo(found *subscriber.Source) way {
 	return byAddress
 }
 
-// way returns how the address of the Source led to a set of a name. What wrote the state may not have recorded that.
+// way returns how the address of the Source led to the set of a name. An earlier version has not recorded that.
 func (s setState) way(name string) way {
 	switch {
 	case s.Way != 0:
