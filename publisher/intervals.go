@@ -51,6 +51,19 @@ func beginningAt(tx *boltfile.Tx, from time.Time) (found []interval) {
 	return found
 }
 
+// following returns the intervals that begin at the watermark of a hub, as beginningAt does. Deleted
+// says that there are none although more was cut since. Both come from one reading, so that a cut in
+// between does not look like a loss.
+func following(tx *boltfile.Tx, watermark time.Time) (found []interval, deleted bool) {
+	found = beginningAt(tx, watermark)
+	if len(found) > 0 || watermark.IsZero() {
+		return found, false
+	}
+	var s state
+	tx.Bucket(bucketMeta).GetJSON(keyState, &s)
+	return nil, watermark.Before(s.Until)
+}
+
 // namedInterval returns the interval whose copy has this name.
 func namedInterval(tx *boltfile.Tx, from time.Time, name string) (interval, bool) {
 	found := beginningAt(tx, from)

@@ -44,7 +44,7 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 			return err
 		}
 	}
-	if !p.begins(from) && !p.box.outboxState().Until.Equal(from) {
+	if next := p.box.outboxState().Until.Equal(from); !next && !p.begins(from) { // in this order, since a cut may come in between
 		before, after := p.around(from)
 		return fmt.Errorf("no interval begins at %s; the nearest begin at %s and %s. Reset the topic at the hub, then resume with one of these",
 			stamp(from), stamp(before), stamp(after))

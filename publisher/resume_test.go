@@ -422,3 +422,48 @@ func TestHubURLWithoutItsSlash(t *testing.T) {
 		}
 	})
 }
+
+// What is cut while a hub's sender looks for more is no loss: the hub goes on.
+func TestCutWhileTheSenderLooks_SRC09(t *testing.T) {
+	p := openAt(t, t.TempDir(), nil)
+	cut := func(n int) (end time.Time) {
+		if err := p.Record(t.Context(), change(uint64(n), time.Time{}, resource(n))); err != nil {
+			t.Fatal(err)
+		}
+		cutAll(t, p)
+		return p.box.outboxState().Until
+	}
+	watermark := cut(1)
+	look := func(tx *boltfile.Tx) (found int, deleted bool) {
+		is, deleted := following(tx, watermark)
+		return len(is), deleted
+	}
+	view := func(read func(tx *boltfile.Tx)) {
+		if err := p.box.db.View(func(tx *boltfile.Tx) error { read(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view(func(tx *boltfile.Tx) {
+		cut(2)
+		if found, deleted := look(tx); found != 0 || deleted {
+			t.Errorf("before the cut: %d intervals, deleted: %v", found, deleted)
+		}
+	})
+	view(func(tx *boltfile.Tx) {
+		if found, deleted := look(tx); found != 1 || deleted {
+			t.Errorf("after the cut: %d intervals, deleted: %v", found, deleted)
+		}
+	})
+	err := p.box.do(t.Context(), func(tx *boltfile.Tx, _ *outboxState) error {
+		is, _ := following(tx, watermark)
+		return tx.Bucket(bucketIntervals).Delete(is[0].key())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(func(tx *boltfile.Tx) {
+		if found, deleted := look(tx); found != 0 || !deleted {
+			t.Errorf("after it was deleted: %d intervals, deleted: %v", found, deleted)
+		}
+	})
+}

@@ -117,9 +117,14 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 		if stopped {
 			return i, round, false, nil
 		}
-		found, err := boltfile.Read(s.p.box.db, func(tx *boltfile.Tx) []interval { return beginningAt(tx, m.Until) })
-		if err == nil && len(found) == 0 {
-			s.missing(m.Until)
+		var found []interval
+		var deleted bool
+		err = s.p.box.db.View(func(tx *boltfile.Tx) error {
+			found, deleted = following(tx, m.Until)
+			return nil
+		})
+		if err == nil && deleted {
+			s.leftBehind(m.Until, round)
 		}
 		if err != nil || len(found) == 0 {
 			return i, round, false, err
@@ -135,20 +140,17 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 	}
 }
 
-// missing stops the hub if what follows its watermark was cut, and was deleted already. It
-// was not among the hubs for a while.
-func (s *sender) missing(at time.Time) {
-	if at.IsZero() || !at.Before(s.p.box.outboxState().Until) {
-		return
-	}
+// leftBehind stops a hub that was not among the hubs for so long that what follows its watermark is
+// deleted, unless Resume was called since round was read.
+func (s *sender) leftBehind(at time.Time, round int) {
 	s.mu.Lock()
-	known := s.last.Stopped != ""
-	if !known {
+	news := round == s.round && s.last.Stopped == ""
+	if news {
 		s.last.Stopped = fmt.Sprintf("What comes after %s is not kept any more. Reset the topic at the hub, then Resume with an instant at which an interval begins; "+
 			"subscribers see the gap and repair it from the Change Lists.", stamp(at))
 	}
 	s.mu.Unlock()
-	if !known {
+	if news {
 		s.p.o.Log.Error("nothing is sent to this hub until Resume says how to go on: what it lacks is not kept any more",
 			slog.String("event", "hub_left_behind"), slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL), slog.Time("after", at))
 		s.p.changed.Broadcast()

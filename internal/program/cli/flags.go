@@ -66,8 +66,8 @@ func (f *LogFlags) Add(flags *pflag.FlagSet) {
 func (f *LogFlags) Logger(w io.Writer) (*slog.Logger, error) { return NewLog(w, f.level, f.format) }
 
 // NewLog writes to w from a level on, as rshub does: for people if w is a terminal or format
-// is console, else JSON. If w is the standard error of the process, the log also has what net/http
-// says of connections through package log, within a limit. An error has ExitUsage.
+// is console, else JSON. If w is a file, as the standard error is, the log also has what net/http says
+// of connections through package log, within a limit. An error has ExitUsage.
 func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	if !slices.Contains([]string{"", "json", "console"}, format) {
 		return nil, Fail(ExitUsage, "--log-format %q is neither json nor console", format)
@@ -76,7 +76,7 @@ func NewLog(w io.Writer, level, format string) (*slog.Logger, error) {
 	if err != nil {
 		return nil, Fail(ExitUsage, "--log-level %w", err)
 	}
-	if Raw(w) == os.Stderr {
+	if _, isFile := Raw(w).(*os.File); isFile {
 		stdlog.SetFlags(0)
 		stdlog.SetOutput(ingress.ErrorLog("none", logs.Slog(log.Named("http"))))
 	}

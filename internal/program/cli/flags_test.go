@@ -43,8 +43,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// A server may send more than its answer. What net/http says of that on the standard error is a line of the log in its form,
-// and not text between lines of JSON.
+// A server may send more than its answer. What net/http says of that is a line of the log in its form, and not text between
+// lines of JSON.
 func TestLogHasWhatNetHTTPSays(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -56,16 +56,14 @@ func TestLogHasWhatNetHTTPSays(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand \x1b[31mmore\n")
 	}))
 	t.Cleanup(server.Close)
-	real := os.Stderr
 	said, stderr, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stderr = stderr
+	before := stdlog.Writer()
 	t.Cleanup(func() {
-		os.Stderr = real
 		stdlog.SetFlags(stdlog.LstdFlags)
-		stdlog.SetOutput(real)
+		stdlog.SetOutput(before)
 		_ = stderr.Close()
 		_ = said.Close()
 	})
@@ -94,6 +92,6 @@ func TestLogHasWhatNetHTTPSays(t *testing.T) {
 		t.Errorf("the log has %+v: %v", line, err)
 	}
 	if other.Len() > 0 {
-		t.Errorf("a log that is not on the standard error has %s", &other)
+		t.Errorf("a log that is no file has %s", &other)
 	}
 }
