@@ -18,7 +18,14 @@ import (
 // part is the changes of a Change List between two instants.
 type part struct {
 	changes []resourcesync.Entry // in the order of the list
-	untimed prefix               // all of them, if none has a time
+	timed   bool                 // a change has a time
+	// late are changes that were appended since the list was read last, and are dated before
+	// what it had then: the clock of the Source went back, or two of its writers were not in order.
+	late []resourcesync.Entry
+	// seen is the list up to the first change that is left out for now. If it begins as it did when
+	// it was read last, old says how many of changes it had then.
+	seen prefix
+	old  int
 	// until is how far the list is known to be complete: at least up to the last of
 	// changes.
 	until time.Time
@@ -27,8 +34,8 @@ type part struct {
 }
 
 // readPart reads the changes of a list from an instant on, up to the target or limit of
-// the job.
-func readPart(ctx context.Context, client Doer, l changeList, from time.Time, limit ListLimit, job *repairJob) (part, error) {
+// the job. Seen is what was read of it last.
+func readPart(ctx context.Context, client Doer, l changeList, from time.Time, seen prefix, limit ListLimit, job *repairJob) (part, error) {
 	p := part{until: from}
 	d, err := open(ctx, client, l.url, limit.Entries)
 	if err != nil {
@@ -44,33 +51,39 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, li
 	if begins := d.head.From; begins.After(l.from) && begins.After(from) && !l.from.IsZero() {
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}
-	timed, beyond := false, false
+	var latest, reached time.Time // of the changes up to here, and of those in seen
+	n, beyond := 0, false
 	reported := map[string]int{} // how many changes came before one that was handed on, by resource
 	for e, err := range biglist.Entries(d, l.url, limit.Entries, limit.Large) {
 		if err != nil {
 			return p, fmt.Errorf("reading %s: %w", l.url, err)
 		}
-		if e.Datetime.IsZero() {
-			p.untimed.add(&e)
-			p.changes = append(p.changes, e)
-			continue
-		}
-		timed = true
-		if len(p.changes) > 0 && !e.Datetime.After(from) {
+		n++
+		timed := !e.Datetime.IsZero()
+		p.timed = p.timed || timed
+		if timed && len(p.changes) > 0 && !e.Datetime.After(from) {
 			reported[e.Loc] = len(p.changes)
 		}
 		switch {
-		case !job.target.IsZero() && e.Datetime.After(job.target):
+		case timed && !job.target.IsZero() && e.Datetime.After(job.target):
 			beyond = true
-		case !job.limit.IsZero() && e.Datetime.After(job.limit):
+			continue
+		case timed && !job.limit.IsZero() && e.Datetime.After(job.limit):
 			p.later = clock.Later(p.later, e.Datetime)
-		case !e.Datetime.Before(from):
+			continue
+		case !timed, !e.Datetime.Before(from):
 			p.changes = append(p.changes, e)
 			p.until = clock.Later(p.until, e.Datetime)
+		case e.Datetime.Before(reached):
+			p.late = append(p.late, e)
 		}
-	}
-	if timed {
-		p.untimed = prefix{}
+		latest = clock.Later(latest, e.Datetime)
+		if !beyond && p.later.IsZero() {
+			p.seen.add(&e)
+		}
+		if n == seen.N && p.seen == seen {
+			p.old, reached = len(p.changes), latest
+		}
 	}
 	p.changes = inPlace(p.changes, reported)
 	head, _ := d.Head() // complete by now
@@ -104,39 +117,39 @@ func inPlace(changes []resourcesync.Entry, reported map[string]int) []resourcesy
 	return kept
 }
 
-// readList hands on what a list has after the tail. It returns how many changes,
-// and how far the list is complete.
+// readList hands on what a list has after the tail, and what was appended to it with an earlier date. It
+// returns how many changes, and how far the list is complete.
 func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job *repairJob) (n int, until time.Time, err error) {
 	from, err := r.inbox.until()
 	if err != nil {
 		return 0, until, err
 	}
-	p, err := readPart(ctx, client, l, from, ListLimit{r.o.MaxEntries, r.large}, job)
+	seen, err := r.inbox.seen(l.url)
+	if err != nil {
+		return 0, until, err
+	}
+	p, err := readPart(ctx, client, l, from, seen, ListLimit{r.o.MaxEntries, r.large}, job)
 	if err != nil {
 		return 0, until, err
 	}
 	if time.Until(p.later) > ahead {
 		r.later(l.url, p.later)
 	}
-	if p.untimed.N > 0 {
-		if job.hub {
+	if !p.timed {
+		if job.hub && len(p.changes) > 0 {
 			return 0, until, errUntimed
 		}
-		if p.changes, err = r.unseen(l.url, p.changes); err != nil {
-			return 0, until, err
-		}
+		p.changes = p.changes[p.old:]
 	}
-	last := from
-	for i := range p.changes {
-		last = clock.Later(last, p.changes[i].Datetime)
+	if len(p.late) > 0 {
+		r.log.Warn("a Change List has new changes that are dated before older ones; they count, but is the clock of the Source right?",
+			"event", "changes_behind", "url", l.url, "changes", len(p.late), "datetime", p.late[0].Datetime)
 	}
-	if n, err = r.inbox.appendAll(p.changes, from, last, job); err != nil {
+	if n, err = r.inbox.appendAll(&p, from, job); err != nil {
 		return n, until, err
 	}
-	if p.untimed.N > 0 {
-		err = r.inbox.update(func(tx *boltfile.Tx) error {
-			return tx.Bucket(metaBucket).PutJSON(untimedKey(l.url), p.untimed)
-		})
+	if !job.hub && p.seen != seen {
+		err = r.inbox.update(func(tx *boltfile.Tx) error { return tx.Bucket(metaBucket).PutJSON(seenKey(l.url), p.seen) })
 	}
 	return n, p.until, err
 }
@@ -152,38 +165,26 @@ func laterWarner(log *slog.Logger) func(list string, at time.Time) {
 	}
 }
 
-// prefix is the beginning of a list without times. Some libraries write such lists, and
-// only append to them.
+// prefix is the beginning of a list, as far as it was read. Most Sources only append to a list, so what
+// follows is new, also if it has no time or an earlier one.
 type prefix struct {
 	N   int    `json:"n"`   // entries
 	Sum string `json:"sum"` // over all of them
 }
 
 func (p *prefix) add(e *resourcesync.Entry) {
-	sum := sha256.Sum256([]byte(p.Sum + "\n" + asWritten(e) + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.LastMod)))
+	text := p.Sum + "\n" + asWritten(e) + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.LastMod) + "\n" + resourcesync.FormatDatetime(e.Datetime)
+	sum := sha256.Sum256([]byte(text))
 	p.Sum = hex.EncodeToString(sum[:16])
 	p.N++
 }
 
-// untimedKey is the key of the prefix that was handed on of a list without times.
-func untimedKey(url string) []byte { return []byte("untimed:" + url) }
+func seenKey(url string) []byte { return []byte("seen:" + url) }
 
-// unseen returns the changes of a list without times that were not handed on yet: all of
-// them if the list no longer begins as it did.
-func (r *repairer) unseen(url string, changes []resourcesync.Entry) ([]resourcesync.Entry, error) {
-	seen, err := boltfile.Read(r.inbox.db, func(tx *boltfile.Tx) (seen prefix) {
-		tx.Bucket(metaBucket).GetJSON(untimedKey(url), &seen)
+// seen returns how a list began when it was read last.
+func (in *inbox) seen(url string) (prefix, error) {
+	return boltfile.Read(in.db, func(tx *boltfile.Tx) (seen prefix) {
+		tx.Bucket(metaBucket).GetJSON(seenKey(url), &seen)
 		return seen
 	})
-	if err != nil || seen.N > len(changes) {
-		return changes, err
-	}
-	var p prefix
-	for i := range changes[:seen.N] {
-		p.add(&changes[i])
-	}
-	if p != seen {
-		return changes, nil
-	}
-	return changes[seen.N:], nil
 }

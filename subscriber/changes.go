@@ -40,7 +40,7 @@ func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, lim
 	until = since
 	job := &repairJob{limit: time.Now().Add(ahead)}
 	for _, l := range p.lists {
-		got, err := readPart(ctx, client, l, since, limit, job)
+		got, err := readPart(ctx, client, l, since, prefix{}, limit, job)
 		if err != nil {
 			return until, err
 		}

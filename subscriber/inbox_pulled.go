@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
-	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// appendAll appends the changes of a list in batches, in the order of time. All of them that there is room for come
-// at once, so that Subscriber.Ahead finds what belongs together. It returns how many of them were new.
-func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, err error) {
+// appendAll appends the changes of a part in batches, in the order of time, and before them those that are
+// late. All of them that there is room for come at once, so that Subscriber.Ahead finds what belongs
+// together. It returns how many of them were new.
+func (in *inbox) appendAll(p *part, from time.Time, job *repairJob) (n int, err error) {
 	full := false
 	err = in.update(func(tx *boltfile.Tx) (err error) {
-		n, full, err = in.appendIn(tx, changes, from, last, job)
+		n, full, err = in.appendIn(tx, p, from, job)
 		return err
 	})
 	switch {
@@ -28,8 +28,15 @@ func (in *inbox) appendAll(changes []resourcesync.Entry, from, last time.Time, j
 }
 
 // appendIn does what appendAll does, in tx. Full: there was no room for the rest.
-func (in *inbox) appendIn(tx *boltfile.Tx, changes []resourcesync.Entry, from, last time.Time, job *repairJob) (n int, full bool, err error) {
-	order, times := inTime(changes, from)
+func (in *inbox) appendIn(tx *boltfile.Tx, p *part, from time.Time, job *repairJob) (n int, full bool, err error) {
+	if len(p.late) > 0 {
+		t := in.tail(tx)
+		if err := in.appendPacked(tx, batch{From: t.Until, Until: t.Until}, p.late); err != nil {
+			return 0, false, err
+		}
+		n = len(p.late)
+	}
+	order, times := inTime(p.changes, from)
 	for len(order) > 0 {
 		if job.why != GapPulled && in.isFull(0) {
 			return n, true, nil
@@ -40,12 +47,9 @@ func (in *inbox) appendIn(tx *boltfile.Tx, changes []resourcesync.Entry, from, l
 		}
 		part := make([]resourcesync.Entry, size)
 		for i, k := range order[:size] {
-			part[i] = changes[k]
+			part[i] = p.changes[k]
 		}
 		until := times[order[size-1]]
-		if size == len(order) {
-			until = clock.Later(until, last)
-		}
 		handed, err := in.appendPart(tx, part, until)
 		if err != nil {
 			return n, false, err
@@ -74,10 +78,7 @@ func inTime(changes []resourcesync.Entry, from time.Time) (order []int, times []
 // It returns how many of them were new.
 func (in *inbox) appendPart(tx *boltfile.Tx, all []resourcesync.Entry, until time.Time) (n int, err error) {
 	t := in.tail(tx)
-	b := batch{
-		From: t.Until, Until: until, Received: time.Now(), Repaired: true, Packed: true, MediaType: "application/xml",
-		After: t.Until,
-	}
+	b := batch{From: t.Until, Until: until, After: t.Until}
 	skip := named(t.Edge)
 	var changes []resourcesync.Entry
 	for i := range all {
@@ -90,15 +91,21 @@ func (in *inbox) appendPart(tx *boltfile.Tx, all []resourcesync.Entry, until tim
 		}
 	}
 	if len(changes) > 0 {
-		payload, err := packEntries(changes)
-		if err != nil {
-			return 0, err
-		}
-		if err := in.append(tx, b, payload); err != nil {
+		if err := in.appendPacked(tx, b, changes); err != nil {
 			return 0, err
 		}
 	}
 	return len(changes), in.advance(tx, tail{Until: until, Edge: b.edge})
+}
+
+// appendPacked puts changes from a list at the end of the inbox, as the batch b.
+func (in *inbox) appendPacked(tx *boltfile.Tx, b batch, changes []resourcesync.Entry) error {
+	payload, err := packEntries(changes)
+	if err != nil {
+		return err
+	}
+	b.Received, b.Repaired, b.Packed, b.MediaType = time.Now(), true, true, "application/xml"
+	return in.append(tx, b, payload)
 }
 
 // advance moves the tail forward, unless it is further already, and appends the retained

@@ -134,3 +134,58 @@ func TestChangeWithoutDatetimeKeepsItsPlace(t *testing.T) {
 	sync()
 	sync()
 }
+
+// The clock of a Source goes back, and its Change List goes on with earlier dates. What is appended counts once, whatever its
+// date, and the log says so. A list that does not begin as before counts by its dates alone.
+func TestChangesAfterTheClockWentBack(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	lastMod := map[string]time.Time{}
+	for _, name := range []string{"a", "b", "c"} {
+		s.files[name], lastMod[name] = "of "+name, s.at
+	}
+	var log []resourcesync.Entry
+	asked, _ := untimed(s, &log, lastMod)
+	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) { // a Writer refuses such a list
+		_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`+
+			`<rs:ln rel="up" href="%s/capabilitylist.xml"/><rs:md capability="changelist" from="%s"/>`, s.URL, resourcesync.FormatDatetime(s.at))
+		for _, e := range log {
+			_, _ = fmt.Fprintf(w, `<url><loc>%s</loc><rs:md change="%s" datetime="%s"/></url>`, e.Loc, e.Change, resourcesync.FormatDatetime(e.Datetime))
+		}
+		_, _ = fmt.Fprint(w, `</urlset>`)
+	})
+	c := s.open(dir)
+	change := func(name, body string, minutes int) {
+		e := resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: resourcesync.Updated, Datetime: s.at.Add(time.Duration(minutes) * time.Minute)}
+		if s.files[name] = body; body == "" {
+			delete(s.files, name)
+			e.Change = resourcesync.Deleted
+		}
+		log = append(log, e)
+	}
+	sync := func(wantAsked int) {
+		t.Helper()
+		*asked = 0
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+		if *asked != wantAsked {
+			t.Errorf("resources were asked for %d times, want %d", *asked, wantAsked)
+		}
+	}
+	change("a", "of a, at 50", 50)
+	sync(4)
+	change("a", "of a, at 10", 10) // the clock went back
+	change("b", "", 11)
+	sync(1)
+	s.same(dir)
+	sync(0)
+	change("c", "of c, at 12", 12)
+	sync(1)
+	s.same(dir)
+	change("a", "of a, at 55", 55)
+	sync(1)
+	s.same(dir)
+	log = log[1:]
+	change("c", "of c, at 20", 20)
+	sync(0)
+}
