@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 // part is the changes of a Change List between two instants.
 type part struct {
+	list    string               // its address
 	changes []resourcesync.Entry // in the order of the list
 	timed   bool                 // a change has a time
 	// late are changes that were appended since the list was read last, and are dated before
@@ -36,7 +38,7 @@ type part struct {
 // readPart reads the changes of a list from an instant on, up to the target or limit of
 // the job. Seen is what was read of it last.
 func readPart(ctx context.Context, client Doer, l changeList, from time.Time, seen prefix, limit ListLimit, job *repairJob) (part, error) {
-	p := part{until: from}
+	p := part{list: l.url, until: from}
 	d, err := open(ctx, client, l.url, limit.Entries)
 	if err != nil {
 		return p, err
@@ -52,7 +54,7 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, se
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}
 	var latest, reached time.Time // of the changes up to here, and of those in seen
-	n, beyond := 0, false
+	read, n, beyond := summing{sum: sha256.New()}, 0, false
 	reported := map[string]int{} // how many changes came before one that was handed on, by resource
 	for e, err := range biglist.Entries(d, l.url, limit.Entries, limit.Large) {
 		if err != nil {
@@ -79,13 +81,13 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, se
 		}
 		latest = clock.Later(latest, e.Datetime)
 		if !beyond && p.later.IsZero() {
-			p.seen.add(&e)
+			read.add(&e)
 		}
-		if n == seen.N && p.seen == seen {
+		if n == seen.N && read.prefix() == seen {
 			p.old, reached = len(p.changes), latest
 		}
 	}
-	p.changes = inPlace(p.changes, reported)
+	p.seen, p.changes = read.prefix(), inPlace(p.changes, reported)
 	head, _ := d.Head() // complete by now
 	switch {
 	case beyond:
@@ -120,11 +122,12 @@ func inPlace(changes []resourcesync.Entry, reported map[string]int) []resourcesy
 // readList hands on what a list has after the tail, and what was appended to it with an earlier date. It
 // returns how many changes, and how far the list is complete.
 func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job *repairJob) (n int, until time.Time, err error) {
-	from, err := r.inbox.until()
-	if err != nil {
-		return 0, until, err
-	}
-	seen, err := r.inbox.seen(l.url)
+	var from time.Time
+	var seen prefix
+	err = r.inbox.db.View(func(tx *boltfile.Tx) error {
+		from, seen = r.inbox.tail(tx).Until, seenOf(tx, l.url)
+		return nil
+	})
 	if err != nil {
 		return 0, until, err
 	}
@@ -145,12 +148,7 @@ func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job 
 		r.log.Warn("a Change List has new changes that are dated before older ones; they count, but is the clock of the Source right?",
 			"event", "changes_behind", "url", l.url, "changes", len(p.late), "datetime", p.late[0].Datetime)
 	}
-	if n, err = r.inbox.appendAll(&p, from, job); err != nil {
-		return n, until, err
-	}
-	if !job.hub && p.seen != seen {
-		err = r.inbox.update(func(tx *boltfile.Tx) error { return tx.Bucket(metaBucket).PutJSON(seenKey(l.url), p.seen) })
-	}
+	n, err = r.inbox.appendAll(&p, from, job)
 	return n, p.until, err
 }
 
@@ -172,19 +170,24 @@ type prefix struct {
 	Sum string `json:"sum"` // over all of them
 }
 
-func (p *prefix) add(e *resourcesync.Entry) {
-	text := p.Sum + "\n" + asWritten(e) + "\n" + string(e.Change) + "\n" + resourcesync.FormatDatetime(e.LastMod) + "\n" + resourcesync.FormatDatetime(e.Datetime)
-	sum := sha256.Sum256([]byte(text))
-	p.Sum = hex.EncodeToString(sum[:16])
-	p.N++
+// summing sums up the entries of a list while it is read.
+type summing struct {
+	n   int
+	sum hash.Hash
 }
+
+func (s *summing) add(e *resourcesync.Entry) {
+	s.n++
+	_, _ = fmt.Fprintf(s.sum, "%s\n%s\n%s\n%s\n", asWritten(e), e.Change, resourcesync.FormatDatetime(e.LastMod), resourcesync.FormatDatetime(e.Datetime)) // a hash takes all
+}
+
+// prefix is that of the entries up to here.
+func (s *summing) prefix() prefix { return prefix{s.n, hex.EncodeToString(s.sum.Sum(nil)[:16])} }
 
 func seenKey(url string) []byte { return []byte("seen:" + url) }
 
-// seen returns how a list began when it was read last.
-func (in *inbox) seen(url string) (prefix, error) {
-	return boltfile.Read(in.db, func(tx *boltfile.Tx) (seen prefix) {
-		tx.Bucket(metaBucket).GetJSON(seenKey(url), &seen)
-		return seen
-	})
+// seenOf returns how a list began when it was read last.
+func seenOf(tx *boltfile.Tx, url string) (seen prefix) {
+	tx.Bucket(metaBucket).GetJSON(seenKey(url), &seen)
+	return seen
 }

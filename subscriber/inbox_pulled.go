@@ -9,8 +9,8 @@ import (
 )
 
 // appendAll appends the changes of a part in batches, in the order of time, and before them those that are
-// late. All of them that there is room for come at once, so that Subscriber.Ahead finds what belongs
-// together. It returns how many of them were new.
+// late. If there is room for all, it remembers how far the list was read. All of them that there is room for
+// come at once, so that Subscriber.Ahead finds what belongs together. It returns how many of them were new.
 func (in *inbox) appendAll(p *part, from time.Time, job *repairJob) (n int, err error) {
 	full := false
 	err = in.update(func(tx *boltfile.Tx) (err error) {
@@ -56,7 +56,10 @@ func (in *inbox) appendIn(tx *boltfile.Tx, p *part, from time.Time, job *repairJ
 		}
 		n, order = n+handed, order[size:]
 	}
-	return n, false, nil
+	if !job.hub && p.seen != seenOf(tx, p.list) {
+		err = tx.Bucket(metaBucket).PutJSON(seenKey(p.list), p.seen)
+	}
+	return n, false, err
 }
 
 // inTime returns the order of changes by time, and the time of each. Changes without a
