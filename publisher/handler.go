@@ -3,6 +3,7 @@ package publisher
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -62,68 +63,77 @@ func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name
 		}
 		return i
 	})
+	if err == nil && ok {
+		err = p.serve(w, r, link, i, fmt.Sprintf("public, max-age=%d, immutable", int(p.o.Keep/time.Second)), "")
+	}
 	switch {
+	case errors.Is(err, errGone), err == nil && !ok:
+		http.Error(w, "There is no such notification, or it was deleted already.", http.StatusNotFound)
 	case err != nil:
 		p.unavailable(w, r, err)
-	case !ok:
-		http.Error(w, "There is no such notification, or it was deleted already.", http.StatusNotFound)
-	default:
-		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d, immutable", int(p.o.Keep/time.Second)))
-		p.serve(w, r, link, i)
 	}
 }
 
 func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
-	var any bool
-	i, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) (i interval) {
-		i, any = lastInterval(tx)
-		return i
-	})
-	if err != nil {
-		p.unavailable(w, r, err)
-		return
+	const cache = "no-cache"
+	for {
+		var any bool
+		i, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) (i interval) {
+			i, any = lastInterval(tx)
+			return i
+		})
+		if err == nil && any {
+			err = p.serve(w, r, link, i, cache, p.location(i))
+		}
+		switch {
+		case errors.Is(err, errGone):
+			continue // there is a newer one
+		case err != nil:
+			p.unavailable(w, r, err)
+			return
+		case any:
+			return
+		}
+		break
 	}
-	w.Header().Set("Cache-Control", "no-cache")
-	if any {
-		w.Header().Set("Content-Location", p.location(i))
-		p.serve(w, r, link, i)
-		return
-	}
+	w.Header().Set("Cache-Control", cache)
 	w.Header().Set("Content-Type", mediaXML)
 	w.Header().Set("Link", link)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 }
 
-// serve answers with the bytes of an interval.
-func (p *Publisher) serve(w http.ResponseWriter, r *http.Request, link string, i interval) {
+// serve answers with the bytes of an interval. After an error nothing is answered yet.
+func (p *Publisher) serve(w http.ResponseWriter, r *http.Request, link string, i interval, cache, location string) error {
 	var content io.ReadSeeker
 	if i.InFile {
 		f, err := p.box.files.open(i)
 		if err != nil {
-			p.unavailable(w, r, err)
-			return
+			return p.box.whyNot(i, err)
 		}
 		defer func() { _ = f.Close() }()
 		content = f
 	} else {
 		body, err := p.box.body(i)
 		if err != nil {
-			p.unavailable(w, r, err)
-			return
+			return err
 		}
 		content = bytes.NewReader(body)
 	}
+	if location != "" {
+		w.Header().Set("Content-Location", location)
+	}
+	w.Header().Set("Cache-Control", cache)
 	w.Header().Set("Content-Type", mediaXML)
 	w.Header().Set("Link", link)
 	w.Header().Set("ETag", `"`+hex.EncodeToString(i.SHA256[:])+`"`)
 	http.ServeContent(w, r, "", i.Cut, content)
+	return nil
 }
 
 func (p *Publisher) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	p.o.Log.Error("a notification could not be served", slog.String("event", "topic_unavailable"),
 		slog.String("topic", p.o.Topic), slog.String("path", r.URL.Path), slog.Any("error", err))
-	w.Header().Del("Cache-Control")
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, "The outbox cannot be read at the moment.", http.StatusServiceUnavailable)
 }

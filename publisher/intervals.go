@@ -84,6 +84,9 @@ func lastInterval(tx *boltfile.Tx) (interval, bool) {
 	return readInterval(bucket, k, v), true
 }
 
+// errGone says that an interval was deleted after it was found.
+var errGone = errors.New("the interval was deleted")
+
 // body returns the bytes of an interval.
 func (x *outbox) body(i interval) (body []byte, err error) {
 	if i.InFile {
@@ -91,13 +94,23 @@ func (x *outbox) body(i interval) (body []byte, err error) {
 	} else {
 		body, err = boltfile.Read(x.db, func(tx *boltfile.Tx) []byte { return bytes.Clone(tx.Bucket(bucketBodies).Get(i.key())) })
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a notification: %w", err)
-	}
-	if sha256.Sum256(body) != i.SHA256 {
-		return nil, fmt.Errorf("the notification from %s has other bytes than it was cut with: %w", stamp(i.From), errDamaged)
+	switch {
+	case err != nil:
+		return nil, x.whyNot(i, fmt.Errorf("reading a notification: %w", err))
+	case sha256.Sum256(body) != i.SHA256:
+		return nil, x.whyNot(i, fmt.Errorf("the notification from %s has other bytes than it was cut with: %w", stamp(i.From), errDamaged))
 	}
 	return body, nil
+}
+
+// whyNot returns errGone in place of err if an interval whose bytes were not found was deleted: trim deletes it before
+// its file, and together with bytes in the database.
+func (x *outbox) whyNot(i interval, err error) error {
+	there, failed := boltfile.Read(x.db, func(tx *boltfile.Tx) bool { return tx.Bucket(bucketIntervals).Get(i.key()) != nil })
+	if failed == nil && !there {
+		return errGone
+	}
+	return err
 }
 
 // keep stores intervals and their bytes durably, and runs with, which may be nil, in the
@@ -133,8 +146,22 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 	})
 }
 
-// recordDelivered stores which intervals every hub has now: those that end by least.
-func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) error {
+// least returns the instant up to which every hub has everything. Only as part of a transaction is that true of what it
+// does, since a hub may go back.
+func (p *Publisher) least(tx *boltfile.Tx, s *outboxState) time.Time {
+	least := s.Until
+	for _, hub := range p.senders {
+		var m hubCursor
+		if tx.Bucket(bucketHubs).GetJSON([]byte(hub.hub.URL), &m); m.Until.Before(least) {
+			least = m.Until
+		}
+	}
+	return least
+}
+
+// recordDelivered stores which intervals every hub has now.
+func (p *Publisher) recordDelivered(tx *boltfile.Tx, s *outboxState, now time.Time) error {
+	least := p.least(tx, s)
 	delivered := least
 	var done []interval
 	for i := range intervalsFrom(tx, s.Delivered) {
@@ -161,14 +188,16 @@ func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) erro
 // maxTrim is how many intervals one transaction deletes.
 const maxTrim = 1000
 
-// trim deletes the oldest intervals that end by least, so that every hub has them: those
-// acknowledged before an instant, and then more until at most this many bytes are stored.
-// It returns how many, and the last of them that was deleted early.
-func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) (n int, early interval, err error) {
+// trimSome deletes the oldest intervals that every hub has: those acknowledged before an instant,
+// and then more until at most this many bytes are stored. It returns how many, and the last of
+// them that was deleted early.
+func (p *Publisher) trimSome(ctx context.Context, before time.Time, most int64) (n int, early interval, err error) {
+	p.cutting.Lock() // a part that is cut again from an interval has the same file
+	defer p.cutting.Unlock()
 	var gone []interval
-	err = x.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
+	err = p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		gone = gone[:0]
-		stored := s.stored()
+		stored, least := s.stored(), p.least(tx, s)
 		last, _ := lastInterval(tx) // the topic URI serves it
 		for i := range intervalsFrom(tx, time.Time{}) {
 			if len(gone) == maxTrim || i.Done.IsZero() || i.Until.After(least) || i.Until.Equal(last.Until) || !i.Done.Before(before) && stored <= most {
@@ -191,7 +220,7 @@ func (x *outbox) trim(ctx context.Context, least, before time.Time, most int64) 
 	}
 	for _, i := range gone {
 		if i.InFile {
-			x.files.remove(i)
+			p.box.files.remove(i)
 		}
 		if !i.Done.Before(before) {
 			early = i

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,7 +28,7 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 	}
 	s := p.senders[n]
 	if from.IsZero() {
-		return s.resume(ctx, s.cursor().Until)
+		return s.resume(ctx, from)
 	}
 	from = from.UTC()
 	if !isStorable(from) {
@@ -40,17 +41,21 @@ func (p *Publisher) Resume(ctx context.Context, hub string, from time.Time) erro
 		return err
 	}
 	if !p.begins(from) {
-		if err := p.divideAt(ctx, s.cursor().Until, from); err != nil {
+		if err := p.divideAt(ctx, s.cursor().Until, from); err != nil && !errors.Is(err, errGone) {
 			return err
 		}
 	}
-	if next := p.box.outboxState().Until.Equal(from); !next && !p.begins(from) { // in this order, since a cut may come in between
+	err := s.resume(ctx, from)
+	if errors.Is(err, errNoBeginning) {
 		before, after := p.around(from)
 		return fmt.Errorf("no interval begins at %s; the nearest begin at %s and %s. Reset the topic at the hub, then resume with one of these",
 			stamp(from), stamp(before), stamp(after))
 	}
-	return s.resume(ctx, from)
+	return err
 }
+
+// errNoBeginning says that no interval begins at an instant, and that the next one will not do so either.
+var errNoBeginning = errors.New("no interval begins there")
 
 // MaxAhead is how far in the future hubs let an interval end: package validate says the same.
 const MaxAhead = 5 * time.Minute
@@ -88,12 +93,22 @@ func (p *Publisher) around(at time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// resume moves the cursor and starts anew.
+// resume moves the cursor and starts anew; a zero from: where the cursor is. The transaction that moves the cursor
+// also looks for the interval, so that trim does not delete it in between.
 func (s *sender) resume(ctx context.Context, from time.Time) error {
 	s.p.moving.Lock()
 	defer s.p.moving.Unlock()
 	was := s.cursor().Until
-	err := s.set(ctx, hubCursor{Until: from}, func() {
+	check := func(tx *boltfile.Tx, now *outboxState) error {
+		if !now.Until.Equal(from) && len(beginningAt(tx, from)) == 0 {
+			return errNoBeginning
+		}
+		return nil
+	}
+	if from.IsZero() {
+		from, check = was, anywhere
+	}
+	err := s.set(ctx, hubCursor{Until: from}, check, func() {
 		s.round++ // the result of a POST under way does not count any more
 		s.last = HubStatus{}
 		s.failures = 0

@@ -143,16 +143,10 @@ func (p *Publisher) runTrim(ctx context.Context) error {
 // trim records what every hub has, and deletes the part of it that was acknowledged long
 // enough ago or needs too much room.
 func (p *Publisher) trim(ctx context.Context, now time.Time) error {
-	least := p.box.outboxState().Until
-	for _, s := range p.senders {
-		if at := s.cursor().Until; at.Before(least) {
-			least = at
-		}
-	}
-	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error { return recordDelivered(tx, s, least, now) })
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error { return p.recordDelivered(tx, s, now) })
 	for n := maxTrim; err == nil && n == maxTrim; {
 		var early interval
-		n, early, err = p.box.trim(ctx, least, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
+		n, early, err = p.trimSome(ctx, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
 		if !early.Until.IsZero() {
 			p.o.Log.Warn("the outbox is nearly full: what every hub has went before its time, and a hub that loses it can't get it again",
 				slog.String("event", "kept_too_short"), slog.String("topic", p.o.Topic), slog.Time("until", early.Until))

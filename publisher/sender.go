@@ -134,7 +134,7 @@ func (s *sender) next(ctx context.Context) (i interval, round int, ok bool, err 
 				return found[n], round, true, nil
 			}
 		}
-		if err := s.p.divide(ctx, found[0]); err != nil {
+		if err := s.p.divide(ctx, found[0]); err != nil && !errors.Is(err, errGone) {
 			return i, round, false, err
 		}
 	}
@@ -160,6 +160,9 @@ func (s *sender) leftBehind(at time.Time, round int) {
 // attempt posts i once and does what follows. It returns how long to wait then.
 func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Duration, error) {
 	body, err := s.p.box.body(i)
+	if errors.Is(err, errGone) {
+		return 0, nil // Resume moved the cursor past it
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +189,8 @@ func (s *sender) attempt(ctx context.Context, i interval, round int) (time.Durat
 
 // follow does what the outcome of a POST says, and returns how long to wait.
 func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v outcome, cause error) (time.Duration, error) {
-	if !s.record(i, round, r, v, cause) {
+	wait, ok := s.record(i, round, r, v, cause)
+	if !ok {
 		return 0, nil // Resume came in between, and has the last word
 	}
 	log := s.p.o.Log.With(slog.String("topic", s.p.o.Topic), slog.String("hub", s.hub.URL),
@@ -198,10 +202,10 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 		return 0, s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(i.Until) })
 	case rewind:
 		log.Warn("the hub lost its tail, which is sent again", slog.String("event", "hub_rewound"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
+		return wait, s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case rejoin:
 		log.Warn("the hub has again what it lost", slog.String("event", "hub_rejoined"), slog.Time("expected", v.expected), slog.Any("error", cause))
-		return s.pause(), s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
+		return wait, s.move(ctx, round, func(m *hubCursor) { *m = m.moveTo(v.expected) })
 	case divide:
 		log.Warn("the interval is too large for the hub", slog.String("event", "interval_too_large"), slog.Int64("bytes", i.Size), slog.Any("error", cause))
 		return 0, s.move(ctx, round, func(m *hubCursor) { m.Refused = i.Size })
@@ -211,7 +215,6 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 		s.p.changed.Broadcast()
 		return 0, nil
 	}
-	wait := s.backOff(v.wait)
 	if v.permanent {
 		log.Error("the hub refuses the interval, which is sent again: "+v.advice,
 			slog.String("event", "interval_refused"), slog.Duration("wait", wait), slog.Any("error", cause))
@@ -222,19 +225,19 @@ func (s *sender) follow(ctx context.Context, i interval, round int, r Receipt, v
 	return wait, nil
 }
 
-// record stores the result of a POST for Status, unless Resume was called since round was
-// read.
-func (s *sender) record(i interval, round int, r Receipt, v outcome, cause error) bool {
+// record stores the result of a POST for Status, and returns how long to wait before the next. Ok is
+// false if Resume was called since round was read, so that nothing of that counts any more.
+func (s *sender) record(i interval, round int, r Receipt, v outcome, cause error) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if round != s.round {
-		return false
+		return 0, false
 	}
 	s.last = HubStatus{LastStatus: r.Status, LastAt: time.Now()}
 	if v.step == advance {
 		s.failures = 0
 		s.ladder.Reset()
-		return true
+		return 0, true
 	}
 	s.failures++
 	s.last.LastError = sentences(cause, v.advice)
@@ -242,17 +245,20 @@ func (s *sender) record(i interval, round int, r Receipt, v outcome, cause error
 	if errors.As(cause, &refused) {
 		s.last.LastStatus = refused.Status
 	}
-	if v.step == halt {
+	switch v.step {
+	case halt:
 		s.last.Stopped, s.last.Expected, s.last.Refused = v.advice, v.expected, i.From
+	case again:
+		wait = s.backOff(v.wait)
+	case rewind, rejoin:
+		wait = s.pause()
 	}
-	return true
+	return wait, true
 }
 
 // backOff returns how long to wait before the same bytes are sent again: one step up the
-// ladder, or longer if the hub asked for it.
+// ladder, or longer if the hub asked for it. The caller has locked mu.
 func (s *sender) backOff(asked time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	wait := s.ladder.NextBackOff()
 	if asked > 0 {
 		wait = asked + min(wait, asked/5) // not all publishers at once
@@ -262,10 +268,8 @@ func (s *sender) backOff(asked time.Duration) time.Duration {
 }
 
 // pause is how long to wait before the lost tail is sent again, so that a hub that loses it
-// over and over stays usable.
+// over and over stays usable. The caller has locked mu.
 func (s *sender) pause() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	before := s.rewound
 	if s.rewound = time.Now(); before.IsZero() || s.rewound.Sub(before) > rewindPause {
 		return 0
@@ -285,13 +289,19 @@ func (s *sender) move(ctx context.Context, round int, change func(*hubCursor)) e
 		return nil
 	}
 	change(&m)
-	return s.set(ctx, m, func() {})
+	return s.set(ctx, m, anywhere, func() {})
 }
 
-// set stores a cursor durably, then changes it and calls more under one lock. The caller
-// has locked moving.
-func (s *sender) set(ctx context.Context, m hubCursor, more func()) error {
-	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, _ *outboxState) error {
+// anywhere is the check of set for a cursor that may be anywhere.
+func anywhere(*boltfile.Tx, *outboxState) error { return nil }
+
+// set stores a cursor durably, if check returns nil in the same transaction, then changes it and calls
+// more under one lock. The caller has locked moving.
+func (s *sender) set(ctx context.Context, m hubCursor, check func(*boltfile.Tx, *outboxState) error, more func()) error {
+	err := s.p.box.do(context.WithoutCancel(ctx), func(tx *boltfile.Tx, now *outboxState) error {
+		if err := check(tx, now); err != nil {
+			return err
+		}
 		return tx.Bucket(bucketHubs).PutJSON([]byte(s.hub.URL), m)
 	})
 	if err != nil {
