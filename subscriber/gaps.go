@@ -122,12 +122,13 @@ func (r *repairer) giveUp(job *repairJob, gap Gap, to time.Time, why error) erro
 		to = job.target
 	}
 	gap.Until, gap.State = to, GapBaseline
+	lost := false
 	err := r.inbox.update(func(tx *boltfile.Tx) error {
-		gap := gap // a repeated transaction numbers it again
 		gap.From = r.inbox.tail(tx).Until
-		if !to.After(gap.From) {
+		if lost = to.After(gap.From); !lost {
 			return nil // it came meanwhile
 		}
+		gap := gap // a repeated transaction numbers it again
 		if err := r.inbox.append(tx, batch{From: gap.From, Until: to, Baseline: true, Received: time.Now()}, nil); err != nil {
 			return err
 		}
@@ -136,8 +137,11 @@ func (r *repairer) giveUp(job *repairJob, gap Gap, to time.Time, why error) erro
 	if err != nil {
 		return err
 	}
-	r.log.Error("a gap cannot be repaired: a new baseline is needed", "event", "baseline_needed", "from", gap.From, "until", gap.Until, "error", why)
 	r.troubles.set(repairing, nil)
+	if !lost {
+		return nil
+	}
+	r.log.Error("a gap cannot be repaired: a new baseline is needed", "event", "baseline_needed", "from", gap.From, "until", gap.Until, "error", why)
 	r.inbox.more.Broadcast()
 	return nil
 }

@@ -98,13 +98,16 @@ func (r *repairer) keepComplete(ctx context.Context) {
 		woken := r.inbox.wake.Wait()
 		job, wait, err := r.next(lastCheck)
 		if err == nil && job != nil {
+			r.wanted.CompareAndSwap(job.wanted, nil) // before it reads, since what is requested from here on may come after that
 			if err = r.repair(ctx, job); err == nil {
 				if job.target.IsZero() {
 					lastCheck = time.Now()
-					r.wanted.CompareAndSwap(job.wanted, nil)
 				}
 				rest = repairFirst
 				continue
+			}
+			if job.wanted != nil {
+				r.wanted.CompareAndSwap(nil, job.wanted)
 			}
 		}
 		if ctx.Err() != nil {
@@ -139,6 +142,7 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 	var first batch
 	var waits bool
 	var gaps []Gap
+	wanted := r.wanted.Load() // first: what is requested later may be about a beginning that is not read here
 	until, err := boltfile.Read(r.inbox.db, func(tx *boltfile.Tx) time.Time {
 		gaps = readGaps(tx)
 		first, waits = firstRetained(tx)
@@ -150,7 +154,7 @@ func (r *repairer) next(lastCheck time.Time) (*repairJob, time.Duration, error) 
 	if slices.ContainsFunc(gaps, func(g Gap) bool { return g.isClosedBy(until) }) {
 		return nil, 0, r.closeFilled()
 	}
-	wanted, begun, now := r.wanted.Load(), !until.IsZero(), time.Now()
+	begun, now := !until.IsZero(), time.Now()
 	if waits {
 		hold := r.o.HoldFor
 		if !begun {

@@ -205,6 +205,9 @@ func (t *streamer) receive(ctx context.Context, h *hubStream, n *Notification) e
 		at.Until = t.inbox.tail(tx).Until
 		return tx.Bucket(metaBucket).PutJSON(placeKey, at)
 	}
+	if n.Gap != "" {
+		return t.gap(n, here)
+	}
 	var until time.Time
 	var was place
 	if err := t.inbox.db.View(func(tx *boltfile.Tx) error {
@@ -213,10 +216,7 @@ func (t *streamer) receive(ctx context.Context, h *hubStream, n *Notification) e
 	}); err != nil {
 		return err
 	}
-	switch {
-	case n.Gap != "":
-		return t.gap(n, until, here)
-	case !n.isEvent():
+	if !n.isEvent() {
 		if was.Position == at.Position && was.Hub == at.Hub && was.Topic == at.Topic {
 			return nil
 		}
@@ -250,10 +250,11 @@ func (t *streamer) receive(ctx context.Context, h *hubStream, n *Notification) e
 // gap records that notifications do not come. Of changes, the lists have them. Nothing has content
 // that is missing, so the application is informed. What was rolled back or reset was there, and no
 // more is missing than before.
-func (t *streamer) gap(n *Notification, until time.Time, here func(*boltfile.Tx) error) error {
+func (t *streamer) gap(n *Notification, here func(*boltfile.Tx) error) error {
 	t.log.Warn("the hub lacks notifications", "event", "stream_gap", "topic", n.Topic, "from", n.From, "until", n.Until, "reason", n.Gap)
-	lost := until.IsZero() && n.Gap != gapRolledBack && n.Gap != gapReset
+	lost := false
 	err := t.inbox.update(func(tx *boltfile.Tx) error {
+		lost = t.inbox.tail(tx).Until.IsZero() && n.Gap != gapRolledBack && n.Gap != gapReset
 		if !lost {
 			return here(tx)
 		}
