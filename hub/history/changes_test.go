@@ -351,6 +351,29 @@ func TestTrimmed_MEM01(t *testing.T) {
 	}
 }
 
+// trimsThen is a journal that trims all that it has after each reading of a head.
+type trimsThen struct{ *storetest.Memory }
+
+func (j trimsThen) Head(ctx context.Context, topic string) (journal.Head, error) {
+	head, err := j.Memory.Head(ctx, topic)
+	if err == nil {
+		_, err = j.Trim(ctx, topic, journal.Cut{Before: minute(1_000_000), KeepBytes: -1})
+	}
+	return head, err
+}
+
+// What is trimmed after the head was read was trimmed, and is not still to come.
+func TestTrimmedAfterTheHead_MEM01(t *testing.T) {
+	w := newWorld(t)
+	w.publish(minute(0), minute(10), "a")
+	w.publish(minute(10), minute(20), "b")
+	w.o.Journal = trimsThen{w.store}
+	_, err := w.since(minute(15))
+	if gone, ok := errors.AsType[*TrimmedError](err); !ok || !gone.Earliest.Equal(minute(20)) {
+		t.Error(err)
+	}
+}
+
 // trim deletes the n oldest entries.
 func (w *world) trim(n int) {
 	w.t.Helper()

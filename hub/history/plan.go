@@ -137,6 +137,8 @@ func (p *planner) since(ctx context.Context, since time.Time) error {
 	switch {
 	case err != nil:
 		return err
+	case first == nil && since.Before(head.Until): // it was there when the head was read
+		return &TrimmedError{head.Until}
 	case first == nil:
 		return &FutureError{head.Until}
 	case first.entry.From.After(since) && begins:
