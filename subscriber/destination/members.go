@@ -137,8 +137,8 @@ func (s *syncer) recordSource(set namedSet, st *setState) error {
 // to them before. Resources that no other set lists are deleted, as far as
 // Options.MaxDelete allows. If the sets that the Source has now list nothing, it counts as a list that is suddenly empty.
 func (s *syncer) forgetSets(ctx context.Context, are []namedSet, t *tally) error {
-	for name, st := range setsTable.all(s.state) {
-		if st.Via != s.o.Source || slices.ContainsFunc(are, func(set namedSet) bool { return set.name == name }) {
+	for name := range setsTable.all(s.state) {
+		if !s.source.isGone(name) {
 			continue
 		}
 		s.log.Warn("the Source does not name a set any more; the copy deletes resources that no other set lists", "event", "set_gone", "set", name)

@@ -206,3 +206,31 @@ func TestPushedDeletionsWithoutChangeLists_LNK11(t *testing.T) {
 	s.mu.Unlock()
 	p.same()
 }
+
+// LNK-11: a set that is gone holds back nothing. What another set says of its resources counts, also with an earlier
+// time of modification.
+func TestSetThatIsGoneIsNotLater_LNK11(t *testing.T) {
+	h, dir := emptyHistory(t), t.TempDir()
+	defer h.Close()
+	a, b := h.add("timed", true), h.add("none", true)
+	h.then("x", "of a", resourcesync.Created, a)
+	c := h.open(dir)
+	sync := func(want string) {
+		t.Helper()
+		if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+			t.Fatalf("%v %+v", err, r)
+		}
+		if got := h.copied(dir); got["x"] != want {
+			t.Errorf("the copy has %v", got)
+		}
+	}
+	sync("of a")
+	h.then("x", "of b", resourcesync.Created, b)
+	h.mu.Lock()
+	h.lastMod["x"] = h.clock.AddDate(-1, 0, 0)
+	a.away = true
+	h.settle()
+	h.mu.Unlock()
+	sync("of b")
+	sync("of b")
+}

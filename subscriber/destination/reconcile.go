@@ -236,15 +236,15 @@ func (r *reconciler) outdated(f *file, w *desired) bool {
 	return f.Said && r.listsLater(f.Set, f.ChangedAt, f.LastMod, w)
 }
 
-// listsLater reports whether a set other than that of w lists the resource, and described
-// a later state of it, with these times. The times of the changes decide if both have one.
-// Else, if w is of a list, the times of modification do.
+// listsLater reports whether a set other than that of w, which is not gone, lists the resource, and
+// described a later state of it, with these times. The times of the changes decide if both have one. Else, if w is
+// of a list, the times of modification do.
 func (r *reconciler) listsLater(set string, changedAt, lastMod time.Time, w *desired) bool {
 	isLater := w.change == "" && !w.lastMod.IsZero() && lastMod.After(w.lastMod)
 	if !w.changedAt.IsZero() && !changedAt.IsZero() {
 		isLater = changedAt.After(w.changedAt)
 	}
-	if set == w.set || !isLater {
+	if set == w.set || !isLater || r.source.isGone(set) {
 		return false
 	}
 	_, lists := r.state.members(w.url)[set]

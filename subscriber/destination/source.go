@@ -125,6 +125,12 @@ func (s *source) isSet(name string) bool {
 	return slices.Contains(s.names, name)
 }
 
+// isGone reports whether the address of the Source led to a set of the copy before, and does not any more. What that
+// set said counts no longer.
+func (s *source) isGone(name string) bool {
+	return s.state.set(name).Via == s.address && !s.isSet(name)
+}
+
 // namedSet is a set of resources of the Source.
 type namedSet struct {
 	subscriber.Set
