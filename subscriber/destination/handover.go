@@ -95,16 +95,21 @@ func (h *handover) add(ctx context.Context, events []Event) error {
 				return err
 			}
 		}
+		h.counted(len(events))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.waiting += len(events)
-	h.mu.Unlock()
 	h.more.Broadcast()
 	return nil
+}
+
+// counted counts events that came or went, within the transaction that stores it: Reload counts all if that fails.
+func (h *handover) counted(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting += n
 }
 
 func (h *handover) count() int {
@@ -142,12 +147,12 @@ func (h *handover) run(ctx context.Context) {
 			err = h.hand(ctx, e)
 		}
 		if err == nil {
-			err = h.db.Update(func(tx *boltfile.Tx) error { return tx.Bucket(handBucket).Delete(key) })
+			err = h.db.Update(func(tx *boltfile.Tx) error {
+				h.counted(-1)
+				return tx.Bucket(handBucket).Delete(key)
+			})
 		}
 		if err == nil {
-			h.mu.Lock()
-			h.waiting--
-			h.mu.Unlock()
 			h.room.Broadcast()
 			wait = handFirst
 			continue

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,27 @@ func TestHandsOverInOrder(t *testing.T) {
 		<-done
 		_ = h.close()
 	})
+}
+
+// Events are counted as part of the transaction that stores them. After one that fails they are counted anew, so an event
+// that is counted later would be counted twice, and in the end nothing could be added any more.
+func TestHandoverCountsWhatIsStored(t *testing.T) {
+	h := openHand(t, t.TempDir(), func(string) error { return nil })
+	defer func() { _ = h.close() }()
+	h.db.Intercept(func(commit func() error) error {
+		err := commit()
+		if n := h.count(); n != 2 {
+			t.Errorf("%d are counted when two are stored", n)
+		}
+		return err
+	})
+	if err := h.add(t.Context(), events("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	h.db.Intercept(func(func() error) error { return syscall.ENOSPC })
+	if err := h.add(t.Context(), events("c")); !errors.Is(err, syscall.ENOSPC) || h.count() != 2 {
+		t.Errorf("with a full disk: %v, and %d wait", err, h.count())
+	}
 }
 
 // While too many events wait, nothing more is added, until there is room. At the end of the
