@@ -134,7 +134,9 @@ func (m *memory) answer(h http.Header, r *http.Request, t topic) (f *os.File, ta
 	}
 	packed = negotiate.Gzip(r.Header)
 	if err = os.Remove(f.Name()); err == nil { // it is gone when it is closed
-		tag, err = m.fill(r.Context(), h, f, packed, t, q)
+		if tag, err = m.fill(r.Context(), h, f, packed, t, q); errors.Is(err, ErrPruned) {
+			tag, err = m.fill(r.Context(), h, f, packed, t, q) // it was there when it was looked for, and by now it is known to be gone
+		}
 	}
 	if err != nil {
 		_ = f.Close() // the first error says more

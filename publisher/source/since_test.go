@@ -3,15 +3,19 @@ package source
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +120,46 @@ func matches(t *testing.T, what string, got []resourcesync.Entry, want []Change)
 		if e := got[i]; !e.Datetime.Equal(c.At) || e.Change != c.Change || !strings.HasSuffix(e.Loc, "/data/"+c.Resource.Path) {
 			t.Fatalf("%s: change %d is %+v, want %+v", what, i, e, c)
 		}
+	}
+}
+
+// prunes is a log whose first line prunes the log of changes of an index.
+type prunes struct {
+	slog.Handler
+	first func()
+}
+
+func (p prunes) Handle(context.Context, slog.Record) error { p.first(); return nil }
+
+// What is pruned while an answer is written is gone for the reader, and nothing failed.
+func TestPrunedMeanwhile_MEM01(t *testing.T) {
+	x := newSite(t, withHub)
+	x.build()
+	s := x.sets[0]
+	_, begin := snapshotOf(t, x).Begin()
+	for open := range s.index.open {
+		open.Close() // nothing is pruned while one is open
+	}
+	var steps []step
+	for i := range pageSize + 1 {
+		path := fmt.Sprint(i)
+		if i == 0 {
+			path = strings.Repeat("x", longestURL) // which no document can have, as the log says
+		}
+		steps = append(steps, step{key: path, now: &record{Resource: Resource{Path: path, Length: 1}}})
+	}
+	if _, err := s.index.apply(time.Now(), steps); err != nil {
+		t.Fatal(err)
+	}
+	pruned := 0
+	s.composer.log = slog.New(prunes{slog.NewTextHandler(io.Discard, nil), sync.OnceFunc(func() {
+		var err error
+		if pruned, err = s.index.Prune(Cut{Before: time.Now().Add(time.Hour), Through: math.MaxUint64}); err != nil {
+			t.Error(err)
+		}
+	})})
+	if got := x.get(sinceURL(begin.Add(time.Microsecond))); got.status != http.StatusGone || pruned != len(steps) {
+		t.Errorf("%d %.200s after %d were pruned", got.status, got.body, pruned)
 	}
 }
 
