@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -69,7 +70,7 @@ func (m *memory) Interval(_ context.Context, topic string, from, until time.Time
 			return journal.Interval{From: from, Until: until, SHA256: e.SHA256, ID: e.ID, Position: e.Position}, m.fail
 		}
 	}
-	return journal.Interval{}, journal.ErrNotFound
+	return journal.Interval{}, cmp.Or(m.fail, journal.ErrNotFound)
 }
 
 func (m *memory) Append(ctx context.Context, now time.Time, topic string, e journal.Entry, ifHead journal.Version) (journal.Entry, error) {

@@ -392,6 +392,18 @@ func TestARefusalIsOfOneHead(t *testing.T) {
 	}
 }
 
+// A store that does not answer is asked once for a publish: each question may take 1.5 s, and a publisher gets its 503 within
+// two seconds.
+func TestAStoreThatFailsIsNotAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.accept(publish(doc(0, 1, "a")))
+	w.journal.between = func() { w.journal.fail = errors.New("away") }
+	before := w.journal.reads
+	if rec := w.do(publish(doc(3, 4, "b"))); rec.Code != http.StatusServiceUnavailable || w.journal.reads != before {
+		t.Errorf("%d after %d reads of the head: %s", rec.Code, w.journal.reads-before, rec.Body)
+	}
+}
+
 // Invariant 2: a hub does not read the head that it stored itself, and what another hub or a loss did
 // since decides all the same.
 func TestTheHeadIsRemembered(t *testing.T) {

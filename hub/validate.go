@@ -45,7 +45,10 @@ func (h *Handler) continues(ctx context.Context, p *publication) error {
 			return fmt.Errorf("reading the head of the topic: %w", err)
 		}
 		p.head = head
-		refused := h.continuesHead(ctx, p)
+		refused, failed := h.continuesHead(ctx, p)
+		if failed != nil {
+			return failed
+		}
 		if refused == nil && !(recalled && p.decision.Result == validate.Duplicate) {
 			return nil
 		}
@@ -57,8 +60,8 @@ func (h *Handler) continues(ctx context.Context, p *publication) error {
 	return busyTopic()
 }
 
-// continuesHead checks that the notification continues the head that p has.
-func (h *Handler) continuesHead(ctx context.Context, p *publication) error {
+// continuesHead checks that the notification continues the head that p has. Failed is an error of the store.
+func (h *Handler) continuesHead(ctx context.Context, p *publication) (refused, failed error) {
 	var known *journal.Interval
 	if p.entry.Timed() && !validate.Follows(p.head, p.entry) {
 		i, err := h.o.Journal.Interval(ctx, p.topic, p.entry.From, p.entry.Until)
@@ -66,14 +69,14 @@ func (h *Handler) continuesHead(ctx context.Context, p *publication) error {
 		case err == nil:
 			known = &i
 		case !errors.Is(err, journal.ErrNotFound):
-			return fmt.Errorf("looking for the interval: %w", err)
+			return nil, fmt.Errorf("looking for the interval: %w", err)
 		}
 	}
 	if p.fetched && p.plain && p.head.Version != p.since {
-		return errOvertaken
+		return errOvertaken, nil
 	}
 	p.decision = validate.Continuity(p.head, known, p.entry, h.o.AcceptGaps)
-	return discontinuity(p.decision, &p.entry)
+	return discontinuity(p.decision, &p.entry), nil
 }
 
 // errOvertaken says that the journal of a topic moved while its content was fetched. Then
