@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -697,23 +698,62 @@ func endWhileAway(t *testing.T, hangs bool, finishFor time.Duration) {
 
 // If the store comes back during the shutdown, the hub releases everything.
 func TestEndWhileTheStoreComesBack(t *testing.T) {
+	t.Run("it hung", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { endWhileComesBack(t, true, 10*time.Second) }) })
+	t.Run("it failed", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { endWhileComesBack(t, false, 0) }) })
+}
+
+func endWhileComesBack(t *testing.T, hangs bool, finishFor time.Duration) {
+	b := newBed(t)
+	h := b.start("a", func(_ *Options, p *part) { p.finishFor = finishFor })
+	other := b.start("b", nil)
+	defer other.stop()
+	b.after(time.Minute)
+	b.away("a", true, hangs)
+	ended := make(chan struct{})
+	go func() { h.stop(); close(ended) }()
+	b.after(5 * time.Second)
+	b.away("a", false, false)
+	<-ended
+	b.after(2 * time.Second)
+	if other.Owned() != Shards || b.heard(EventKept) != 0 {
+		t.Errorf("the other hub owns %d shards; %d were not handed back", other.Owned(), b.heard(EventKept))
+	}
+}
+
+// A store that fails once does not keep the shards that a hub hands back from their next owner until the lease ends.
+func TestHandBackThatFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		h := b.start("a", func(_ *Options, p *part) { p.finishFor = 10 * time.Second })
+		var failing *failingReleases
+		h := b.start("a", func(o *Options, _ *part) {
+			failing = &failingReleases{Store: o.Store}
+			o.Store = failing
+		})
+		defer h.stop()
+		b.after(time.Minute)
 		other := b.start("b", nil)
 		defer other.stop()
-		b.after(time.Minute)
-		b.away("a", true, true)
-		ended := make(chan struct{})
-		go func() { h.stop(); close(ended) }()
 		b.after(5 * time.Second)
-		b.away("a", false, false)
-		<-ended
-		b.after(2 * time.Second)
-		if other.Owned() != Shards || b.heard(EventKept) != 0 {
-			t.Errorf("the other hub owns %d shards; %d were not handed back", other.Owned(), b.heard(EventKept))
+		if failing.failed.Load() == 0 || other.Owned() != Shards/2 || b.heard(EventKept) != 0 {
+			t.Errorf("%d releases failed; the other hub owns %d shards; %d were not handed back",
+				failing.failed.Load(), other.Owned(), b.heard(EventKept))
 		}
 	})
+}
+
+// failingReleases is a Store in which the first Release of each shard fails.
+type failingReleases struct {
+	Store
+	tried  sync.Map
+	failed atomic.Int64
+}
+
+func (f *failingReleases) Release(ctx context.Context, owner string, shards []int) error {
+	if _, again := f.tried.LoadOrStore(shards[0], true); !again {
+		f.failed.Add(1)
+		return errAway
+	}
+	return f.Store.Release(ctx, owner, shards)
 }
 
 // With Alone a hub owns everything for ever, frozen or not.

@@ -155,6 +155,9 @@ func (k *Keeper) release(ctx context.Context, shard int) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	err := k.o.Store.Release(ctx, k.o.Self.ID, []int{shard})
+	for err != nil && clock.Sleep(ctx, k.tick) {
+		err = k.o.Store.Release(ctx, k.o.Self.ID, []int{shard})
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	sh.releasing = false
