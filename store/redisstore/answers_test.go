@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/subscriptions"
 	"github.com/rshub/rshub/test/redistest"
@@ -152,6 +154,35 @@ func TestFrozenServerOfACluster(t *testing.T) {
 	defer cancel()
 	if _, err := s.conn.inspect(ctx); !errors.Is(err, ErrAway) {
 		t.Errorf("inspect: %v", err)
+	}
+}
+
+// A server of a Cluster that does not answer fails nothing that the other servers have answered in the same round trip. Else
+// the hubs would lose all their leases to one server.
+func TestFrozenServerOfAClusterFailsNoOthers(t *testing.T) {
+	nodes := redistest.Cluster(t, redistest.Steady())
+	s := openStore(t, Options{URL: nodes.URL(), Prefix: freshPrefix(), Timeout: 2 * time.Second})
+	const owner = "a"
+	var all, others []int
+	frozen, _ := nodes.Owner(t, nodes.Slot(t, s.conn.key.owners(0)))
+	for shard := range cluster.Shards {
+		all = append(all, shard)
+		if master, _ := nodes.Owner(t, nodes.Slot(t, s.conn.key.owners(shard))); master != frozen {
+			others = append(others, shard)
+		}
+	}
+	if got, err := s.Leases.Acquire(t.Context(), owner, all, time.Hour); err != nil || len(got) != len(all) {
+		t.Fatalf("%d leases of %d, %v", len(got), len(all), err)
+	}
+	frozen.Freeze(t)
+	defer frozen.Continue(t)
+	kept, lost, err := s.Leases.Renew(t.Context(), owner, all, time.Hour)
+	slices.Sort(kept)
+	if !slices.Equal(kept, others) || len(others) == 0 || lost != nil || !errors.Is(err, ErrAway) {
+		t.Errorf("%d leases of %d were renewed, %d are lost: %v", len(kept), len(others), len(lost), err)
+	}
+	if _, err := s.records.pollShards(t.Context(), map[int]uint64{0: 0, others[0]: 0}); !errors.Is(err, ErrAway) {
+		t.Errorf("asking for changes: %v", err)
 	}
 }
 

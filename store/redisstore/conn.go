@@ -37,7 +37,8 @@ func connect(t target, timeout time.Duration) (redis.UniversalClient, error) {
 	}
 	logging.Disable() // the client's errors say the same
 	client := redis.NewUniversalClient(o)
-	client.AddHook(limits{timeout: timeout})
+	cluster, _ := client.(*redis.ClusterClient)
+	client.AddHook(limits{timeout, cluster})
 	return client, nil
 }
 
@@ -125,7 +126,7 @@ func askMasters[T any](ctx context.Context, c *conn, ask func(ctx context.Contex
 		answers = append(answers, answer)
 		return err
 	})
-	return answers, limits{c.timeout}.explain(ctx, err) // the clients of single servers have no hooks
+	return answers, limits{timeout: c.timeout}.explain(ctx, err) // the clients of single servers have no hooks
 }
 
 // hintCommand is the command that sends a hint.

@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +17,10 @@ import (
 
 // limits is a hook of the client. It limits the time of every command, and turns errors
 // into ones that say what to do.
-type limits struct{ timeout time.Duration }
+type limits struct {
+	timeout time.Duration
+	cluster *redis.ClusterClient // nil: there is one server
+}
 
 // DialHook implements redis.Hook.
 func (limits) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -41,23 +46,69 @@ func (l limits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		err := next(limited, cmds)
-		if ofHandshake(cmds[0]) {
-			return err
+		parts := l.byServer(limited, cmds)
+		errs := make([]error, len(parts))
+		var others sync.WaitGroup
+		for i := 1; i < len(parts); i++ {
+			others.Go(func() { errs[i] = l.explainEach(ctx, parts[i], next(limited, parts[i])) })
 		}
-		// If Redis refuses a new connection with an answer, as for a wrong password, the client says so in err alone,
-		// and the commands, which were not sent, look as if they had succeeded.
-		unsent := err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
-		for _, cmd := range cmds {
-			if unsent {
-				cmd.SetErr(err)
-			}
-			if cmd.Err() != nil {
-				cmd.SetErr(l.explain(ctx, cmd.Err()))
-			}
-		}
-		return l.explain(ctx, err)
+		errs[0] = l.explainEach(ctx, parts[0], next(limited, parts[0]))
+		others.Wait()
+		return cmp.Or(errs...)
 	}
+}
+
+// byServer splits a pipeline by the servers that get its commands. If one server of a Cluster does not answer in time, the
+// client fails all commands of the pipeline, also those that other servers have answered.
+func (l limits) byServer(ctx context.Context, cmds []redis.Cmder) (parts [][]redis.Cmder) {
+	if l.cluster == nil {
+		return [][]redis.Cmder{cmds}
+	}
+	part := map[*redis.Client]int{}
+	for _, cmd := range cmds {
+		server, err := l.cluster.MasterForKey(ctx, firstKey(cmd))
+		if err != nil {
+			return [][]redis.Cmder{cmds} // the client finds the same error
+		}
+		i, ok := part[server]
+		if !ok {
+			i, parts = len(parts), append(parts, nil)
+			part[server] = i
+		}
+		parts[i] = append(parts[i], cmd)
+	}
+	return parts
+}
+
+// firstKey returns the first key of a command that pipelines of this package have.
+func firstKey(cmd redis.Cmder) string {
+	args, at := cmd.Args(), 1
+	switch cmd.Name() {
+	case "evalsha":
+		at = 3
+	case "xread":
+		at = slices.Index(args, any("streams")) + 1
+	}
+	return fmt.Sprint(args[at])
+}
+
+// explainEach explains the errors of commands, and that of their pipeline.
+func (l limits) explainEach(ctx context.Context, cmds []redis.Cmder, err error) error {
+	if ofHandshake(cmds[0]) {
+		return err
+	}
+	// If Redis refuses a new connection with an answer, as for a wrong password, the client says so in err alone,
+	// and the commands, which were not sent, look as if they had succeeded.
+	unsent := err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
+	for _, cmd := range cmds {
+		if unsent {
+			cmd.SetErr(err)
+		}
+		if cmd.Err() != nil {
+			cmd.SetErr(l.explain(ctx, cmd.Err()))
+		}
+	}
+	return l.explain(ctx, err)
 }
 
 // ofHandshake reports whether the client sends a command by itself, over a new connection. The client decides by the error
