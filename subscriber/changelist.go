@@ -1,12 +1,16 @@
 package subscriber
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,16 +22,19 @@ import (
 
 // part is the changes of a Change List between two instants.
 type part struct {
-	list    string               // its address
-	changes []resourcesync.Entry // in the order of the list
-	timed   bool                 // a change has a time
-	// late are changes that were appended since the list was read last, and are dated before
-	// what it had then: the clock of the Source went back, or two of its writers were not in order.
-	late []resourcesync.Entry
-	// seen is the list up to the first change that is left out for now. If it begins as it did when
-	// it was read last, old says how many of changes it had then.
+	url string
+	// changes are in the order of the list. The first old of them were in it when it was read last, and are not before from.
+	changes []resourcesync.Entry
+	old     int
+	timed   bool // a change has a time
+	// late counts those changes that were appended since the list was read last, and are dated before what it
+	// had then, and lateAt is the time of the first: the clock of the Source went back, or two of its writers were
+	// not in order. What the list has of the resources in again counts after that, also if it was handed on.
+	late   int
+	lateAt time.Time
+	again  map[string]bool
+	// seen is the list up to the first change that was left out and counts soon.
 	seen prefix
-	old  int
 	// until is how far the list is known to be complete: at least up to the last of
 	// changes.
 	until time.Time
@@ -38,7 +45,7 @@ type part struct {
 // readPart reads the changes of a list from an instant on, up to the target or limit of
 // the job. Seen is what was read of it last.
 func readPart(ctx context.Context, client Doer, l changeList, from time.Time, seen prefix, limit ListLimit, job *repairJob) (part, error) {
-	p := part{list: l.url, until: from}
+	p := part{url: l.url, until: from, again: map[string]bool{}}
 	d, err := open(ctx, client, l.url, limit.Entries)
 	if err != nil {
 		return p, err
@@ -54,37 +61,44 @@ func readPart(ctx context.Context, client Doer, l changeList, from time.Time, se
 		return p, &tooOldError{l.url, begins} // its index says otherwise
 	}
 	var latest, reached time.Time // of the changes up to here, and of those in seen
-	read, n, beyond := summing{sum: sha256.New()}, 0, false
-	reported := map[string]int{} // how many changes came before one that was handed on, by resource
+	read := summing{sum: sha256.New()}
+	n, beyond, soon := 0, false, false // soon: a change was left out that counts soon, and those after it wait for it if they are late
+	reported := map[string]int{}       // how many changes came before one that was handed on, by resource
 	for e, err := range biglist.Entries(d, l.url, limit.Entries, limit.Large) {
 		if err != nil {
 			return p, fmt.Errorf("reading %s: %w", l.url, err)
 		}
 		n++
-		timed := !e.Datetime.IsZero()
+		timed, left := !e.Datetime.IsZero(), false
 		p.timed = p.timed || timed
 		if timed && len(p.changes) > 0 && !e.Datetime.After(from) {
 			reported[e.Loc] = len(p.changes)
 		}
 		switch {
 		case timed && !job.target.IsZero() && e.Datetime.After(job.target):
-			beyond = true
-			continue
+			beyond, left, soon = true, true, true
 		case timed && !job.limit.IsZero() && e.Datetime.After(job.limit):
-			p.later = clock.Later(p.later, e.Datetime)
-			continue
-		case !timed, !e.Datetime.Before(from):
+			p.later, left = clock.Later(p.later, e.Datetime), true
+			soon = soon || time.Until(e.Datetime) <= ahead
+		case !timed, !e.Datetime.Before(from), p.again[e.Loc]:
 			p.changes = append(p.changes, e)
 			p.until = clock.Later(p.until, e.Datetime)
-		case e.Datetime.Before(reached):
-			p.late = append(p.late, e)
+		case !soon && e.Datetime.Before(reached):
+			if p.late++; p.late == 1 {
+				p.lateAt = e.Datetime
+			}
+			p.again[e.Loc] = true
+			p.changes = append(p.changes, e)
 		}
-		latest = clock.Later(latest, e.Datetime)
-		if !beyond && p.later.IsZero() {
+		if !left {
+			latest = clock.Later(latest, e.Datetime)
+		}
+		if !soon {
 			read.add(&e)
 		}
-		if n == seen.N && read.prefix() == seen {
-			p.old, reached = len(p.changes), latest
+		if n == seen.N && read.prefix() == seen { // what is dated after the tail was not handed on: it was too far in the future
+			p.changes = slices.DeleteFunc(p.changes, func(e resourcesync.Entry) bool { return e.Datetime.Before(from) })
+			p.old, reported, reached = len(p.changes), map[string]int{}, latest
 		}
 	}
 	p.seen, p.changes = read.prefix(), inPlace(p.changes, reported)
@@ -119,6 +133,26 @@ func inPlace(changes []resourcesync.Entry, reported map[string]int) []resourcesy
 	return kept
 }
 
+// ordered reports whether the list orders the changes, and not their times: some are late, or most come after an earlier one, and
+// few after a later one, as where the clock of the Source went back. A list with the newest first is not like that.
+func (p *part) ordered() bool {
+	up, down := 0, 0
+	var last time.Time
+	for i := range p.changes {
+		at := p.changes[i].Datetime
+		switch {
+		case at.IsZero():
+			continue
+		case at.Before(last):
+			down++
+		case at.After(last) && !last.IsZero():
+			up++
+		}
+		last = at
+	}
+	return p.late > 0 || down > 0 && up > 0 && down <= up/4+1
+}
+
 // readList hands on what a list has after the tail, and what was appended to it with an earlier date. It
 // returns how many changes, and how far the list is complete.
 func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job *repairJob) (n int, until time.Time, err error) {
@@ -138,15 +172,12 @@ func (r *repairer) readList(ctx context.Context, client Doer, l changeList, job 
 	if time.Until(p.later) > ahead {
 		r.later(l.url, p.later)
 	}
-	if !p.timed {
-		if job.hub && len(p.changes) > 0 {
-			return 0, until, errUntimed
-		}
-		p.changes = p.changes[p.old:]
+	if !p.timed && job.hub && len(p.changes) > 0 {
+		return 0, until, errUntimed
 	}
-	if len(p.late) > 0 {
+	if p.late > 0 {
 		r.log.Warn("a Change List has new changes that are dated before older ones; they count, but is the clock of the Source right?",
-			"event", "changes_behind", "url", l.url, "changes", len(p.late), "datetime", p.late[0].Datetime)
+			"event", "changes_behind", "url", l.url, "changes", p.late, "datetime", p.lateAt)
 	}
 	n, err = r.inbox.appendAll(&p, from, job)
 	return n, p.until, err
@@ -184,10 +215,38 @@ func (s *summing) add(e *resourcesync.Entry) {
 // prefix is that of the entries up to here.
 func (s *summing) prefix() prefix { return prefix{s.n, hex.EncodeToString(s.sum.Sum(nil)[:16])} }
 
-func seenKey(url string) []byte { return []byte("seen:" + url) }
+const seenPrefix = "seen:"
+
+func seenKey(url string) []byte { return []byte(seenPrefix + url) }
 
 // seenOf returns how a list began when it was read last.
 func seenOf(tx *boltfile.Tx, url string) (seen prefix) {
 	tx.Bucket(metaBucket).GetJSON(seenKey(url), &seen)
 	return seen
+}
+
+// forget forgets how lists began that the Source does not use any more.
+func (in *inbox) forget(unless []changeList) error {
+	stale := func(tx *boltfile.Tx) (keys [][]byte) {
+		for key := range tx.Bucket(metaBucket).From([]byte(seenPrefix)) {
+			url, is := strings.CutPrefix(string(key), seenPrefix)
+			if !is {
+				break
+			}
+			if !slices.ContainsFunc(unless, func(l changeList) bool { return l.url == url }) {
+				keys = append(keys, bytes.Clone(key))
+			}
+		}
+		return keys
+	}
+	keys, err := boltfile.Read(in.db, stale)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	return in.update(func(tx *boltfile.Tx) (err error) {
+		for _, key := range stale(tx) {
+			err = errors.Join(err, tx.Bucket(metaBucket).Delete(key))
+		}
+		return err
+	})
 }

@@ -19,7 +19,7 @@ type ListLimit struct {
 }
 
 // ReadChanges reads the changes of a set after an instant from its Change Lists, oldest
-// first, and stores nothing. It is for comparisons. It returns how far the lists are known
+// first, and stores nothing. A list that is mostly in the order of time is read in its own order. It is for comparisons. It returns how far the lists are known
 // to be complete. Without a Change List there are no changes. The error about a list over
 // the limit names Options.MaxEntries. It leaves out changes that are dated more than a day ahead of
 // this machine's clock, as a Subscriber does. A nil client is as with Discover.
@@ -44,9 +44,16 @@ func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, lim
 		if err != nil {
 			return until, err
 		}
-		order, _ := inTime(got.changes, since)
-		for _, k := range order {
-			if err := each(got.changes[k]); err != nil {
+		if !got.ordered() {
+			order, _ := inTime(got.changes, since)
+			sorted := make([]resourcesync.Entry, len(order))
+			for i, k := range order {
+				sorted[i] = got.changes[k]
+			}
+			got.changes = sorted
+		}
+		for i := range got.changes {
+			if err := each(got.changes[i]); err != nil {
 				return until, err
 			}
 		}

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/boltfile"
+	"github.com/rshub/rshub/internal/base/clock"
 	"github.com/rshub/rshub/resourcesync"
 )
 
-// appendAll appends the changes of a part in batches, in the order of time, and before them those that are
-// late. If there is room for all, it remembers how far the list was read. All of them that there is room for
-// come at once, so that Subscriber.Ahead finds what belongs together. It returns how many of them were new.
+// appendAll appends the changes of a part in batches, in the order of time, or of the list if that orders them. All of
+// them that there is room for come at once, so that Subscriber.Ahead finds what belongs together. It returns how
+// many of them were new.
 func (in *inbox) appendAll(p *part, from time.Time, job *repairJob) (n int, err error) {
 	full := false
 	err = in.update(func(tx *boltfile.Tx) (err error) {
@@ -29,13 +30,47 @@ func (in *inbox) appendAll(p *part, from time.Time, job *repairJob) (n int, err 
 
 // appendIn does what appendAll does, in tx. Full: there was no room for the rest.
 func (in *inbox) appendIn(tx *boltfile.Tx, p *part, from time.Time, job *repairJob) (n int, full bool, err error) {
-	if len(p.late) > 0 {
-		t := in.tail(tx)
-		if err := in.appendPacked(tx, batch{From: t.Until, Until: t.Until}, p.late); err != nil {
+	if p.ordered() {
+		n, full, err = in.appendListed(tx, p, job)
+	} else {
+		n, full, err = in.appendTimed(tx, p, from, job)
+	}
+	if err != nil || full || job.hub || p.seen == seenOf(tx, p.url) {
+		return n, full, err
+	}
+	return n, false, tx.Bucket(metaBucket).PutJSON(seenKey(p.url), p.seen)
+}
+
+// appendListed appends changes in the order of the list, all of them or none.
+func (in *inbox) appendListed(tx *boltfile.Tx, p *part, job *repairJob) (n int, full bool, err error) {
+	if job.why != GapPulled && in.isFull(0) {
+		return 0, true, nil
+	}
+	t := in.tail(tx)
+	to, skip := tail{Until: t.Until}, named(t.Edge)
+	for i := range p.changes {
+		to.Until = clock.Later(to.Until, p.changes[i].Datetime)
+	}
+	var changes []resourcesync.Entry
+	for i := range p.changes {
+		e := &p.changes[i]
+		if e.Datetime.Equal(to.Until) && len(to.Edge) < maxEdge {
+			to.Edge = append(to.Edge, name(e))
+		}
+		if had := e.Datetime.Equal(t.Until) && skip.remove(name(e)); !had || i >= p.old && p.again[e.Loc] {
+			changes = append(changes, *e)
+		}
+	}
+	for some := range slices.Chunk(changes, batchEntries) {
+		if err := in.appendPacked(tx, batch{From: t.Until, Until: to.Until}, some); err != nil {
 			return 0, false, err
 		}
-		n = len(p.late)
 	}
+	return len(changes), false, in.advance(tx, to)
+}
+
+// appendTimed appends changes in the order of time, as far as there is room.
+func (in *inbox) appendTimed(tx *boltfile.Tx, p *part, from time.Time, job *repairJob) (n int, full bool, err error) {
 	order, times := inTime(p.changes, from)
 	for len(order) > 0 {
 		if job.why != GapPulled && in.isFull(0) {
@@ -56,10 +91,7 @@ func (in *inbox) appendIn(tx *boltfile.Tx, p *part, from time.Time, job *repairJ
 		}
 		n, order = n+handed, order[size:]
 	}
-	if !job.hub && p.seen != seenOf(tx, p.list) {
-		err = tx.Bucket(metaBucket).PutJSON(seenKey(p.list), p.seen)
-	}
-	return n, false, err
+	return n, false, nil
 }
 
 // inTime returns the order of changes by time, and the time of each. Changes without a

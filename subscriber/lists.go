@@ -133,7 +133,7 @@ func (p *plan) read(ctx context.Context, client Doer, address string, depth int)
 		}
 	}
 	if !d.head.Index && !archive {
-		p.add(changeList{d.url, d.head.From, d.head.Until})
+		p.add(changeList{address, d.head.From, d.head.Until})
 		return index, nil
 	}
 	var within []string

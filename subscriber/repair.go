@@ -302,5 +302,8 @@ func (r *repairer) fillFrom(ctx context.Context, client Doer, list, archive stri
 	if reached.Before(job.target) {
 		return fmt.Errorf("%s: %w", plan.root, errBehind)
 	}
-	return nil
+	if job.hub {
+		return nil
+	}
+	return r.inbox.forget(plan.lists)
 }

@@ -469,3 +469,66 @@ func TestMaxEntries_DOC60(t *testing.T) {
 		}
 	})
 }
+
+// Late changes wait for room like all others, and come once.
+func TestLateChangesWaitForRoom(t *testing.T) {
+	subscribed(t, func(l *lab) { l.o.MaxBacklog = 1 }, func(l *lab) {
+		l.pushed(0, 50, 50)
+		l.want("50")
+		l.raw(labList, listOf(l, `from="`+stamp(l, 0)+`"`, 50))
+		l.sub.repairer.catchUp(GapStart)
+		l.after(time.Second)
+		l.pushed(50, 60, 55)
+		before := l.status().Counts.Backlog
+		l.raw(labList, listOf(l, `from="`+stamp(l, 0)+`"`, 50, 20, 55, 30))
+		l.sub.repairer.catchUp(GapStart)
+		l.after(time.Hour)
+		if got := l.status().Counts.Backlog; got != before {
+			l.Errorf("a backlog of %d grew to %d", before, got)
+		}
+		l.want("55")
+		l.after(repairMax)
+		l.want("20 30")
+		l.after(2 * repairMax)
+		l.want("")
+	})
+}
+
+// Where a Change List is somewhere else each time, its beginning is known all the same, and nothing is kept of the places
+// where it was.
+func TestChangeListRedirects(t *testing.T) {
+	subscribed(t, nil, func(l *lab) {
+		l.pushed(0, 50, 50)
+		l.want("50")
+		for i, list := range [][]float64{{50}, {50, 20}, {50, 20, 60}, {50, 20, 60, 30}} {
+			at := fmt.Sprintf("https://source.example/signed?%d", i)
+			l.page(labList, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", at)
+				w.WriteHeader(http.StatusFound)
+			})
+			l.raw(at, listOf(l, `from="`+stamp(l, 0)+`"`, list...))
+			if err := l.sub.CatchUp(l.Context()); err != nil {
+				l.Fatal(err)
+			}
+			l.want([]string{"", "20", "60", "30"}[i])
+		}
+		l.raw("https://source.example/other", listOf(l, `from="`+stamp(l, 0)+`"`, 50))
+		l.serve(labCaps, resourcesync.Head{Capability: resourcesync.CapabilityList}, resourcesync.Entry{Loc: "https://source.example/other", Capability: resourcesync.ChangeList},
+			resourcesync.Entry{Loc: labTopic, Capability: resourcesync.ChangeNotification, Links: []resourcesync.Link{{Rel: "hub", Href: labHub}}})
+		if err := l.sub.CatchUp(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		var known []string
+		_ = l.sub.inbox.db.View(func(tx *tx) error {
+			for key := range tx.Bucket(metaBucket).From([]byte(seenPrefix)) {
+				if strings.HasPrefix(string(key), seenPrefix) {
+					known = append(known, string(key))
+				}
+			}
+			return nil
+		})
+		if len(known) != 1 {
+			l.Errorf("it knows %q", known)
+		}
+	})
+}

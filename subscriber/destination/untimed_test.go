@@ -135,6 +135,18 @@ func TestChangeWithoutDatetimeKeepsItsPlace(t *testing.T) {
 	sync()
 }
 
+// outOfOrder serves the log as the Change List, in its order. A Writer refuses that.
+func outOfOrder(s *source, log *[]resourcesync.Entry) {
+	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`+
+			`<rs:ln rel="up" href="%s/capabilitylist.xml"/><rs:md capability="changelist" from="%s"/>`, s.URL, resourcesync.FormatDatetime(s.at))
+		for _, e := range *log {
+			_, _ = fmt.Fprintf(w, `<url><loc>%s</loc><rs:md change="%s" datetime="%s"/></url>`, e.Loc, e.Change, resourcesync.FormatDatetime(e.Datetime))
+		}
+		_, _ = fmt.Fprint(w, `</urlset>`)
+	})
+}
+
 // The clock of a Source goes back, and its Change List goes on with earlier dates. What is appended counts once, whatever its
 // date, and the log says so. A list that does not begin as before counts by its dates alone.
 func TestChangesAfterTheClockWentBack(t *testing.T) {
@@ -145,14 +157,7 @@ func TestChangesAfterTheClockWentBack(t *testing.T) {
 	}
 	var log []resourcesync.Entry
 	asked, _ := untimed(s, &log, lastMod)
-	s.set("/changelist.xml", func(w http.ResponseWriter, _ *http.Request) { // a Writer refuses such a list
-		_, _ = fmt.Fprintf(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`+
-			`<rs:ln rel="up" href="%s/capabilitylist.xml"/><rs:md capability="changelist" from="%s"/>`, s.URL, resourcesync.FormatDatetime(s.at))
-		for _, e := range log {
-			_, _ = fmt.Fprintf(w, `<url><loc>%s</loc><rs:md change="%s" datetime="%s"/></url>`, e.Loc, e.Change, resourcesync.FormatDatetime(e.Datetime))
-		}
-		_, _ = fmt.Fprint(w, `</urlset>`)
-	})
+	outOfOrder(s, &log)
 	c := s.open(dir)
 	change := func(name, body string, minutes int) {
 		e := resourcesync.Entry{Loc: s.URL + "/data/" + name, Change: resourcesync.Updated, Datetime: s.at.Add(time.Duration(minutes) * time.Minute)}
@@ -188,4 +193,53 @@ func TestChangesAfterTheClockWentBack(t *testing.T) {
 	log = log[1:]
 	change("c", "of c, at 20", 20)
 	sync(0)
+}
+
+// What is appended to a Change List counts in the order of the list if some of it is dated before the rest, and no such change
+// counts again without those of its resource that follow it.
+func TestLateChangesKeepTheirPlace(t *testing.T) {
+	const far = 3 * 24 * 60 // minutes
+	type change struct {
+		name, body string
+		minutes    int
+	}
+	for name, lists := range map[string][][]change{ // of each sync
+		"deleted, then created with an earlier date":           {{{"a", "a1", 50}}, {{"a", "", 60}, {"a", "a2", 20}}},
+		"created, then deleted with an earlier date":           {{{"b", "b1", 50}}, {{"c", "c1", 60}, {"c", "", 20}}},
+		"behind a change of the future":                        {{{"b", "b1", 50}}, {{"b", "b1", far}, {"a", "", 20}}, {{"a", "a2", 60}}, {}},
+		"a server of the Source that is behind":                {{{"b", "b1", 50}}, {{"a", "", 20}, {"a", "a2", 60}}, nil, {}},
+		"the same, and the last change is of another resource": {{{"b", "b1", 50}}, {{"a", "", 20}, {"a", "a2", 60}, {"b", "b2", 70}}, nil, {}},
+		"all of them since the last time":                      {{{"b", "b1", 50}}, {{"a", "", 60}, {"b", "b2", 61}, {"a", "a2", 55}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSource(t), t.TempDir()
+			for _, name := range []string{"a", "b", "c"} {
+				s.files[name] = "of " + name
+			}
+			var log, shown []resourcesync.Entry
+			untimed(s, &log, map[string]time.Time{})
+			outOfOrder(s, &shown)
+			c := s.open(dir)
+			for i, list := range lists {
+				for _, ch := range list {
+					e := resourcesync.Entry{Loc: s.URL + "/data/" + ch.name, Change: resourcesync.Updated, Datetime: s.at.Add(time.Duration(ch.minutes) * time.Minute)}
+					if s.files[ch.name] = ch.body; ch.body == "" {
+						delete(s.files, ch.name)
+						e.Change = resourcesync.Deleted
+					}
+					log = append(log, e)
+				}
+				if shown = log; list == nil {
+					shown = log[:1]
+				}
+				if r, err := c.Sync(t.Context()); err != nil || !r.InSync() {
+					t.Fatalf("sync %d: %v %+v", i, err, r)
+				}
+				s.same(dir)
+				if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync && list != nil {
+					t.Errorf("audit after sync %d: %v %+v", i, err, a)
+				}
+			}
+		})
+	}
 }
