@@ -254,7 +254,7 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 }
 
 // handshake starts TLS on a connection, and closes it if that fails. The error distinguishes
-// a certificate that is not accepted from everything else.
+// a certificate that is not accepted from everything else, and says in words that a server does not speak TLS.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	cfg := c.tls.Clone()
 	cfg.ServerName = host
@@ -268,9 +268,9 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, host string) (net
 	_ = conn.Close()
 	var bad *tls.CertificateVerificationError
 	if errors.As(err, &bad) {
-		err = &CertificateError{bad.Err}
+		return nil, &CertificateError{bad.Err}
 	}
-	return nil, err
+	return nil, noTLS(err)
 }
 
 // ErrTooLarge is wrapped by what ReadBody returns for a body over its limit.

@@ -2,6 +2,8 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -92,7 +94,16 @@ func (e *BudgetError) Error() string {
 type CertificateError struct{ Err error }
 
 func (e *CertificateError) Error() string {
-	return e.Err.Error() + ": the server needs another certificate, or trust its authority here (SSL_CERT_FILE; for a hub --ca-file)"
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	does := "the server needs another certificate, or trust its authority here (SSL_CERT_FILE; for a hub --ca-file)"
+	switch {
+	case errors.As(e.Err, &invalid) && invalid.Reason == x509.Expired:
+		does = "the server needs a certificate that is valid now, or the clock here is wrong"
+	case errors.As(e.Err, &name):
+		does = "the server needs a certificate for this name, or call it by a name that its certificate has"
+	}
+	return e.Err.Error() + ": " + does
 }
 
 // Unwrap returns the error of crypto/x509.
@@ -129,11 +140,43 @@ func noProxy(doing string, err error) error {
 	return &failedError{FailureOwn, fmt.Errorf("%s%w (--egress-proxy)", doing, err)}
 }
 
+// plainError is an error in words.
+type plainError struct {
+	text string
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.err }
+
+// noTLS explains the error of a handshake with a server that does not speak TLS, or closes the connection. Other errors
+// stay as they are.
+func noTLS(err error) error {
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
+		return &plainError{"the server speaks plain HTTP at this port, and not TLS; write http in place of https, or the port of its https", err}
+	case errors.As(err, &record) && strings.Contains(record.Msg, "does not look like"):
+		return &plainError{"the server does not speak TLS at this port; is the port that of its https?", err}
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return &plainError{"the server closed the connection; does it speak TLS at this port?", err}
+	}
+	return err
+}
+
 // Unanswered returns an error of Client.Do for a person: WithoutURL, and in words if the server closed the connection
-// before it answered, which is io.EOF.
+// before it answered, which is io.EOF, or speaks another protocol.
 func Unanswered(err error) error {
-	if errors.Is(err, io.EOF) && Classify(err) == FailureOther { // else a proxy closed it, or the handshake of TLS broke off
+	const broken, malformed = "net/http: HTTP/1.x transport connection broken: ", "malformed HTTP response \""
+	text, _ := strings.CutPrefix(err.Error(), broken)
+	switch {
+	case Classify(err) != FailureOther: // a proxy closed it, or the handshake of TLS broke off
+	case errors.Is(err, io.EOF):
 		return post.ErrClosed
+	case strings.HasPrefix(text, malformed+`\x15\x03`): // an alert of TLS
+		return &plainError{"the server speaks TLS at this port, and not plain HTTP; write https in place of http (" + text + ")", err}
+	case strings.HasPrefix(text, malformed):
+		return &plainError{"the server does not speak HTTP at this port (" + text + ")", err}
 	}
 	return WithoutURL(err)
 }

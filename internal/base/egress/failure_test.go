@@ -134,15 +134,15 @@ func testTLS(t *testing.T, send way) {
 		c.CloseIdleConnections()
 	}
 	// A certificate that is not accepted is a connect failure, and says what it is.
-	notAccepted := func(err error) bool {
+	notAccepted := func(err error, advice string) bool {
 		var bad *CertificateError
-		return Classify(err) == FailureConnect && errors.As(err, &bad) && strings.Contains(err.Error(), "--ca-file")
+		return Classify(err) == FailureConnect && errors.As(err, &bad) && strings.Contains(err.Error(), advice)
 	}
-	if _, err := send(t.Context(), c, "https://other.test:"+port+"/"); !notAccepted(err) {
+	if _, err := send(t.Context(), c, "https://other.test:"+port+"/"); !notAccepted(err, "a certificate for this name") {
 		t.Errorf("a certificate of another name: %v", err)
 	}
 	unknown := newClient(t, Options{Allow: DevAllow(), Resolver: names})
-	if _, err := send(t.Context(), unknown, "https://example.com:"+port+"/"); !notAccepted(err) {
+	if _, err := send(t.Context(), unknown, "https://example.com:"+port+"/"); !notAccepted(err, "--ca-file") {
 		t.Errorf("an unknown authority: %v", err)
 	}
 
@@ -151,8 +151,34 @@ func testTLS(t *testing.T, send way) {
 	old.StartTLS()
 	defer old.Close()
 	roots.AddCert(old.Certificate())
-	if _, err := send(t.Context(), c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect || notAccepted(err) {
+	if _, err := send(t.Context(), c, "https://example.com:"+portOf(t, old.Listener.Addr().String())+"/"); Classify(err) != FailureConnect || notAccepted(err, "") {
 		t.Errorf("TLS 1.1: %v", err)
+	}
+}
+
+// Each way in which a server does not speak the protocol that it is asked in has an error for people.
+func TestWrongProtocol(t *testing.T) {
+	c := newClient(t, Options{Allow: DevAllow()})
+	expired := &CertificateError{x509.CertificateInvalidError{Reason: x509.Expired}}
+	if got := expired.Error(); !strings.Contains(got, "valid now") || strings.Contains(got, "SSL_CERT_FILE") {
+		t.Error(got)
+	}
+	for _, test := range []struct{ scheme, answer, want string }{
+		{"https", "HTTP/1.0 400 Bad Request\r\n\r\n", "speaks plain HTTP at this port"},
+		{"https", "SSH-2.0-OpenSSH\r\n", "does not speak TLS at this port"},
+		{"http", "SSH-2.0-OpenSSH\r\n", "does not speak HTTP at this port"},
+		{"http", "\x15\x03\x01\x00\x02\x02\x16\r\n", "speaks TLS at this port"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+rawServer(t, test.answer)+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Do(req); err == nil { //nolint:bodyclose // there is none
+			t.Fatalf("%s %q: an answer", test.scheme, test.answer)
+		}
+		if got := Unanswered(err).Error(); !strings.Contains(got, test.want) {
+			t.Errorf("%s %q: %s", test.scheme, test.answer, got)
+		}
 	}
 }
 
