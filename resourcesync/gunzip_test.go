@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -57,9 +58,18 @@ func TestBrokenGzip(t *testing.T) {
 		"more after it":  {append(bytes.Clone(z), "more"...), io.ErrUnexpectedEOF},
 	} {
 		got := readDocument(bytes.NewReader(tc.z), ReadOptions{Gzip: true})
-		if !errors.Is(got.err, tc.want) || !strings.Contains(got.err.Error(), "gzip") {
+		if !errors.Is(got.err, tc.want) || !strings.Contains(got.err.Error(), "gzip") || strings.Contains(got.err.Error(), "unexpected EOF") {
 			t.Errorf("%s: %v, want %v", name, got.err, tc.want)
 		}
+	}
+	var e *Error
+	twice := packed(t, string(z))
+	if got := readDocument(bytes.NewReader(twice), ReadOptions{Gzip: true}); !errors.As(got.err, &e) || !strings.Contains(e.Msg, "more than once") {
+		t.Errorf("compressed twice: %v", got.err)
+	}
+	cut := io.MultiReader(bytes.NewReader(z[:len(z)-9]), iotest.ErrReader(fmt.Errorf("the answer ended: %w", io.ErrUnexpectedEOF)))
+	if got := readDocument(cut, ReadOptions{Gzip: true}); !strings.Contains(got.err.Error(), "the answer ended") {
+		t.Errorf("an answer that ended: %v", got.err)
 	}
 }
 
