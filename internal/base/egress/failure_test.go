@@ -169,7 +169,20 @@ func TestWrongProtocol(t *testing.T) {
 		{"http", "SSH-2.0-OpenSSH\r\n", "does not speak HTTP at this port"},
 		{"http", "\x15\x03\x01\x00\x02\x02\x16\r\n", "speaks TLS at this port"},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+rawServer(t, test.answer)+"/", nil)
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // one answer, after the request has begun: net/http drops what comes before it
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = io.WriteString(conn, test.answer)
+			_ = conn.Close()
+		}()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+l.Addr().String()+"/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,6 +192,7 @@ func TestWrongProtocol(t *testing.T) {
 		if got := Unanswered(err).Error(); !strings.Contains(got, test.want) {
 			t.Errorf("%s %q: %s", test.scheme, test.answer, got)
 		}
+		_ = l.Close()
 	}
 }
 
