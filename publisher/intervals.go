@@ -146,11 +146,11 @@ func (x *outbox) keep(ctx context.Context, is []interval, bodies [][]byte, with 
 	})
 }
 
-// least returns the instant up to which every hub has everything. Only as part of a transaction is that true of what it
-// does, since a hub may go back.
-func (p *Publisher) least(tx *boltfile.Tx, s *outboxState) time.Time {
+// leastOf returns the instant up to which every hub has everything. That is true only of the transaction that asks, since a
+// hub may go back.
+func leastOf(tx *boltfile.Tx, s *outboxState, hubs []*sender) time.Time {
 	least := s.Until
-	for _, hub := range p.senders {
+	for _, hub := range hubs {
 		var m hubCursor
 		if tx.Bucket(bucketHubs).GetJSON([]byte(hub.hub.URL), &m); m.Until.Before(least) {
 			least = m.Until
@@ -159,9 +159,8 @@ func (p *Publisher) least(tx *boltfile.Tx, s *outboxState) time.Time {
 	return least
 }
 
-// recordDelivered stores which intervals every hub has now.
-func (p *Publisher) recordDelivered(tx *boltfile.Tx, s *outboxState, now time.Time) error {
-	least := p.least(tx, s)
+// recordDelivered stores which intervals every hub has now: those that end by least.
+func recordDelivered(tx *boltfile.Tx, s *outboxState, least, now time.Time) error {
 	delivered := least
 	var done []interval
 	for i := range intervalsFrom(tx, s.Delivered) {
@@ -197,7 +196,7 @@ func (p *Publisher) trimSome(ctx context.Context, before time.Time, most int64) 
 	var gone []interval
 	err = p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
 		gone = gone[:0]
-		stored, least := s.stored(), p.least(tx, s)
+		stored, least := s.stored(), leastOf(tx, s, p.senders)
 		last, _ := lastInterval(tx) // the topic URI serves it
 		for i := range intervalsFrom(tx, time.Time{}) {
 			if len(gone) == maxTrim || i.Done.IsZero() || i.Until.After(least) || i.Until.Equal(last.Until) || !i.Done.Before(before) && stored <= most {

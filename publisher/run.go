@@ -143,7 +143,9 @@ func (p *Publisher) runTrim(ctx context.Context) error {
 // trim records what every hub has, and deletes the part of it that was acknowledged long
 // enough ago or needs too much room.
 func (p *Publisher) trim(ctx context.Context, now time.Time) error {
-	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error { return p.recordDelivered(tx, s, now) })
+	err := p.box.do(ctx, func(tx *boltfile.Tx, s *outboxState) error {
+		return recordDelivered(tx, s, leastOf(tx, s, p.senders), now)
+	})
 	for n := maxTrim; err == nil && n == maxTrim; {
 		var early interval
 		n, early, err = p.trimSome(ctx, now.Add(-p.o.Keep), p.o.MaxStored/4*3)
