@@ -698,7 +698,9 @@ func endWhileAway(t *testing.T, hangs bool, finishFor time.Duration) {
 
 // If the store comes back during the shutdown, the hub releases everything.
 func TestEndWhileTheStoreComesBack(t *testing.T) {
-	t.Run("it hung", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { endWhileComesBack(t, true, 10*time.Second) }) })
+	t.Run("it hung", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { endWhileComesBack(t, true, 10*time.Second) })
+	})
 	t.Run("it failed", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { endWhileComesBack(t, false, 0) }) })
 }
 
