@@ -174,6 +174,10 @@ func TestFrozenServerOfAClusterFailsNoOthers(t *testing.T) {
 	if got, err := s.Leases.Acquire(t.Context(), owner, all, time.Hour); err != nil || len(got) != len(all) {
 		t.Fatalf("%d leases of %d, %v", len(got), len(all), err)
 	}
+	onFrozen := subscriptionNo(0).ID
+	for i := 1; slices.Contains(others, subscriptions.Shard(onFrozen)); i++ {
+		onFrozen = subscriptionNo(i).ID
+	}
 	frozen.Freeze(t)
 	defer frozen.Continue(t)
 	kept, lost, err := s.Leases.Renew(t.Context(), owner, all, time.Hour)
@@ -181,8 +185,10 @@ func TestFrozenServerOfAClusterFailsNoOthers(t *testing.T) {
 	if !slices.Equal(kept, others) || len(others) == 0 || lost != nil || !errors.Is(err, ErrAway) {
 		t.Errorf("%d leases of %d were renewed, %d are lost: %v", len(kept), len(others), len(lost), err)
 	}
-	if _, err := s.records.pollShards(t.Context(), map[int]uint64{0: 0, others[0]: 0}); !errors.Is(err, ErrAway) {
-		t.Errorf("asking for changes: %v", err)
+	// If the others were not asked, nobody knows whether they are away too.
+	var alone *subscriptions.CommitError
+	if err := s.Commit(t.Context(), []subscriptions.Commit{{ID: onFrozen, Cursor: subscriptionNo(0).Cursor}}); !errors.As(err, &alone) || !errors.Is(err, ErrAway) {
+		t.Errorf("a commit for a subscription of the frozen server: %v", err)
 	}
 }
 

@@ -102,7 +102,8 @@ func (r *records) Commit(ctx context.Context, commits []subscriptions.Commit) er
 	if len(failed) == 0 {
 		return nil
 	}
-	if err := failed.away(len(apart)); err != nil {
+	// In a Cluster the servers of other subscriptions may answer, and the caller must not wait with theirs.
+	if err := failed.away(len(apart)); err != nil && !r.conn.cluster {
 		return fmt.Errorf("storing cursors: %w", err)
 	}
 	return fmt.Errorf("storing cursors: %w", &subscriptions.CommitError{Failed: failed})
