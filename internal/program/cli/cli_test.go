@@ -222,10 +222,11 @@ func TestStrangeServers(t *testing.T) {
 			w.WriteHeader(404)
 			_, _ = w.Write([]byte(`{"status":404,"detail":"no such topic"}`))
 		}, []string{"topic", "ls"}, 3, "no such topic"},
-		"500":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, []string{"sub", "ls"}, 1, "answers 500"},
-		"redirect":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"sub", "ls"}, 1, "answers 302"},
-		"same page": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"items":[],"next":"a"}`)) }, []string{"sub", "ls"}, 1, "same page"},
-		"endless":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, maxAnswer+1)) }, []string{"info"}, 1, "too large"},
+		"500":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, []string{"sub", "ls"}, 1, "answers 500"},
+		"redirect":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"sub", "ls"}, 1, "answers 302"},
+		"same page":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"items":[],"next":"a"}`)) }, []string{"sub", "ls"}, 1, "same page"},
+		"broken off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, []string{"topic", "ls"}, 1, "broke off its answer"},
+		"endless":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, maxAnswer+1)) }, []string{"info"}, 1, "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(tc.handler)

@@ -152,6 +152,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 		if plain, ok := strings.CutPrefix(c.base, "https:"); ok && errors.Is(err, http.ErrSchemeMismatch) {
 			return nil, Fail(ExitUnreachable, "%s does not speak https; write http:%s in --admin-url or RSHUB_ADMIN_URL", c.base, plain)
 		}
+		if errors.Is(err, io.EOF) { // a list that broke off early, or a hub that has just ended
+			return nil, Fail(ExitFailure, "the hub at %s broke off its answer: its store failed meanwhile, or the hub ended; `rshub health` and the log of the hub may say more", c.base)
+		}
 		return nil, Fail(ExitUnreachable, "no hub answers at %s: %w\nStart one with `rshub serve`, or say where it is with --admin-url or RSHUB_ADMIN_URL", c.base, err)
 	}
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusAccepted {
