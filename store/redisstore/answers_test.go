@@ -57,13 +57,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"another prefix":        {url, "other", "~other:* and &other:*", true},
 		"no Cluster":            {strings.Replace(url, "redis:", "redis+cluster:", 1), "rshub", "begin the Redis URL with redis://", false},
 		"a number out of range": {url + "/99", "rshub", "out of range", false},
-		"no TLS":                {strings.Replace(encrypted.URL(), "rediss:", "redis:", 1), "rshub", "no answer from Redis: EOF; if it accepts only TLS, write rediss", false},
+		"no TLS":                {strings.Replace(encrypted.URL(), "rediss:", "redis:", 1), "rshub", "have reached its maxclients); if it accepts only TLS, write rediss", false},
 		"no Sentinel":           {strings.Replace(url, "redis:", "redis+sentinel:", 1) + "/name", "rshub", "unknown command 'sentinel'", false},
 	} {
 		_, err := openPinned(t, tc.url, tc.prefix, "", false)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), " at redis") || errors.Is(err, ErrRefused) != tc.refused {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// A server without TLS waits for the rest of what it takes for a line.
+	plain := strings.Replace(server.URL(), "redis:", "rediss:", 1)
+	_, err := Open(t.Context(), Options{URL: plain, Timeout: time.Second / 2})
+	if err == nil || !strings.Contains(err.Error(), "; if it does not speak TLS, write redis") {
+		t.Errorf("TLS without need: %v", err)
 	}
 }
 

@@ -88,6 +88,10 @@ func (s *server) findings() (warnings []string, refuse error) {
 		if s.info["redis_mode"] == "cluster" && !s.cluster {
 			no("is a node of a Cluster, and some steps of the hub need keys of several slots at once there: begin the address with redis+cluster:// (rediss+cluster:// for TLS), or turn cluster-enabled off")
 		}
+		if s.info["redis_mode"] == "sentinel" {
+			no("is a Sentinel: begin the address with redis+sentinel:// (rediss+sentinel:// for TLS), and end it with the name of the master")
+			return nil, refuse
+		}
 		s.checkMemory(warn, no)
 		s.checkPersistence(warn)
 		s.checkReplicas(warn, no)

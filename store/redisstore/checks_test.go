@@ -79,6 +79,16 @@ func TestNodeOfACluster(t *testing.T) {
 	}
 }
 
+// A Sentinel is refused where it is named as a server, with what to write.
+func TestSentinelNamedAsServer(t *testing.T) {
+	sentinels := redistest.Sentinel(t, redistest.Shared())
+	url := strings.Replace(sentinels.URL(), "redis+sentinel", "redis", 1)
+	url, _, _ = strings.Cut(url, ",") // the first Sentinel
+	if _, err := openPinned(t, url, "sentinel-"+uuid.NewString(), "", false); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "redis+sentinel://") {
+		t.Error(err)
+	}
+}
+
 // hubsOn opens a store n times, as so many hubs do.
 func hubsOn(t *testing.T, n int) (stores []*Store) {
 	t.Helper()

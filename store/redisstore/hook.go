@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -141,7 +143,19 @@ func (l limits) explain(ctx context.Context, err error) error {
 	case answered(err):
 		return advise(err)
 	}
-	return awayError(": " + withoutAnswers(err))
+	return awayError(": " + withoutAnswers(err) + whyClosed(err))
+}
+
+// closedIt begins the text of whyClosed.
+const closedIt = "it closed the connection"
+
+// whyClosed says what to do if the server closed the connection. Redis answers the connection over its maxclients and closes
+// it at once, so the client often does not get to read the answer.
+func whyClosed(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return " (" + closedIt + ": if it did not end, it may have reached its maxclients)"
+	}
+	return ""
 }
 
 // awayError is ErrAway with more text. It has no Unwrap: of an error about a new connection the client returns only what that

@@ -205,8 +205,11 @@ func (c *conn) find(ctx context.Context, o Options) (Found, error) {
 		return Found{}, c.lacks("PING, AUTH or SELECT", err.Error())
 	} else if err != nil {
 		hint := ""
-		if strings.Contains(err.Error(), "EOF") && !strings.HasPrefix(c.location, "rediss") {
+		switch tls := strings.HasPrefix(c.location, "rediss"); {
+		case !tls && strings.Contains(err.Error(), closedIt):
 			hint = "; if it accepts only TLS, write rediss in place of redis in front of its URL"
+		case tls && strings.Contains(err.Error(), "within"):
+			hint = "; if it does not speak TLS, write redis in place of rediss in front of its URL"
 		}
 		return Found{}, fmt.Errorf("connecting to the Redis at %s: %w%s", c.location, err, hint)
 	}
