@@ -76,34 +76,35 @@ func (p *Publisher) serveCopy(w http.ResponseWriter, r *http.Request, link, name
 
 func (p *Publisher) serveTopic(w http.ResponseWriter, r *http.Request, link string) {
 	const cache = "no-cache"
-	for {
-		var any bool
+	var any bool
+	serveLast := func() error {
 		i, err := boltfile.Read(p.box.db, func(tx *boltfile.Tx) (i interval) {
 			i, any = lastInterval(tx)
 			return i
 		})
-		if err == nil && any {
-			err = p.serve(w, r, link, i, cache, p.location(i))
+		if err != nil || !any {
+			return err
 		}
-		switch {
-		case errors.Is(err, errGone):
-			continue // there is a newer one
-		case err != nil:
-			p.unavailable(w, r, err)
-			return
-		case any:
-			return
-		}
-		break
+		return p.serve(w, r, link, i, cache, p.location(i))
 	}
-	w.Header().Set("Cache-Control", cache)
-	w.Header().Set("Content-Type", mediaXML)
-	w.Header().Set("Link", link)
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
+	err := serveLast()
+	for errors.Is(err, errGone) { // there is a newer one
+		err = serveLast()
+	}
+	switch {
+	case err != nil:
+		p.unavailable(w, r, err)
+	case !any:
+		w.Header().Set("Cache-Control", cache)
+		w.Header().Set("Content-Type", mediaXML)
+		w.Header().Set("Link", link)
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+	}
 }
 
-// serve answers with the bytes of an interval. After an error nothing is answered yet.
+// serve answers with the bytes of an interval. Location is its Content-Location, which may be empty. After an error
+// nothing is answered yet.
 func (p *Publisher) serve(w http.ResponseWriter, r *http.Request, link string, i interval, cache, location string) error {
 	var content io.ReadSeeker
 	if i.InFile {

@@ -19,10 +19,11 @@ type ListLimit struct {
 }
 
 // ReadChanges reads the changes of a set after an instant from its Change Lists, oldest
-// first, and stores nothing. A list that is mostly in the order of time is read in its own order. It is for comparisons. It returns how far the lists are known
-// to be complete. Without a Change List there are no changes. The error about a list over
-// the limit names Options.MaxEntries. It leaves out changes that are dated more than a day ahead of
-// this machine's clock, as a Subscriber does. A nil client is as with Discover.
+// first, and stores nothing. If most of a list is in the order of time, the order of the list
+// counts. It is for comparisons. It returns how far the lists are known to be complete. Without a
+// Change List there are no changes. The error about a list over the limit names
+// Options.MaxEntries. It leaves out changes that are dated more than a day ahead of this machine's
+// clock, as a Subscriber does. A nil client is as with Discover.
 func ReadChanges(ctx context.Context, client Doer, set Set, since time.Time, limit ListLimit, each func(resourcesync.Entry) error) (until time.Time, err error) {
 	list := set.Documents[resourcesync.ChangeList]
 	if list == "" {
