@@ -126,9 +126,12 @@ func (s *source) isSet(name string) bool {
 }
 
 // isGone reports whether the address of the Source led to a set of the copy before, and does not any more. What that
-// set said counts no longer.
+// set said counts no longer. Until the Source has been read, no set is gone.
 func (s *source) isGone(name string) bool {
-	return s.state.set(name).Via == s.address && !s.isSet(name)
+	s.mu.Lock()
+	names := s.names
+	s.mu.Unlock()
+	return len(names) > 0 && !slices.Contains(names, name) && s.state.set(name).Via == s.address
 }
 
 // namedSet is a set of resources of the Source.
