@@ -5,19 +5,21 @@ FUZZTIME ?= 10s
 DURATION ?= 10m
 BENCH    ?= .
 # Most tests wait for servers and processes, so more packages than cores run at once.
-PACKAGES ?= 4
+PACKAGES ?= 6
 # These take longest. They start first, so that none is left alone at the end.
 LONGEST   = ./test/e2e ./store/redisstore ./subscriber/destination ./internal/program/app ./delivery ./publisher/source ./test/docs
 # A program with the race detector waits for a second before it exits, and the tests start thousands.
 RACE      = atexit_sleep_ms=10
 LINT      = bin/golangci-lint
+# The tests that use test/draws.
+HISTORIES = TestAnyMixtureOfBodies|TestAnyOrder|TestHistories_|TestLossesAtRandom|TestMixtureOfWays|TestNeverTwo|TestRandomHistories|TestRoomAtRandom|TestSchedulersLeaveNoSenderAsleep|TestStrangersStopNobody|TestTurnsAreBounded|TestTurnsAreNeverLost|TestWhatRedisLoses
 # Where the servers of Kubernetes are kept that `make kube` builds.
 KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 
 export GOTOOLCHAIN = local
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt vuln fuzz fuzz-long nemesis soak alerts interop sources page image chart kube packages packaged release bench measure scale clean
+.PHONY: help build run test lint fmt vuln fuzz fuzz-long nemesis histories soak alerts interop sources page image chart kube packages packaged release bench measure scale clean
 
 help: ## Say what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +63,10 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 rea
 	$(GO) test -count=1 -v -run TestRelayIsKilled ./cmd/rspub -args -relayed=1000
 	$(GO) test -count=1 -v -run 'TestReflector$$' ./internal/program/app -args -reflected=5000
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestNemesis|TestHubs|TestChain|TestRspub' ./test/e2e -args -nemesis=$(DURATION) -subs=100000 -changes=1000 -rspub-kills=50 -readers=200 $(if $(SEED),-seed=$(SEED)) $(if $(PAUSE),-pause=$(PAUSE))
+
+histories: ## Draw TIMES (20) times as many random histories, schedules and losses as make test; FIRST= is the first seed
+	@tools/need redis-server
+	RSHUB_HISTORIES_TIMES=$(or $(TIMES),20) RSHUB_HISTORIES_FIRST=$(FIRST) $(GO) test -count=1 -p 1 -timeout 0 -run '$(HISTORIES)' ./cluster ./delivery ./hub ./store/redisstore ./subscriber/... ./subscriptions
 
 soak: ## Run hubs, Sources, Destinations, callbacks and streams in real time under all kinds of faults for DURATION (10m); it prints its seed, and a report. SEED= repeats a run, PAUSE= is as of nemesis
 	@for p in redis-server ip; do tools/need $$p; done

@@ -140,6 +140,7 @@ var table = map[string]room{
 	"cmd/rssub": {layer: "4", may: "internal/base/excerpt admin internal/base/disk internal/base/ingress internal/engine/figures internal/program/config subscriber subscriber/destination resourcesync websub internal/base/egress internal/base/quantity internal/program/cli internal/base/clock", third: "cobra pflag prometheus"},
 
 	// Ports for the servers of tests, listeners without any, the commands, and real Redis servers.
+	"test/draws":     {layer: "3"},
 	"test/ports":     {layer: "3"},
 	"test/pipes":     {layer: "3"},
 	"test/flips":     {layer: "3"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/internal/base/clock"
+	"github.com/rshub/rshub/test/draws"
 )
 
 // TestMain lets one goroutine run at a time. If several timers of a bubble are due at the same
@@ -777,7 +778,7 @@ func TestAlone(t *testing.T) {
 
 // Whatever happens, no two hubs work on one shard, and in the end the live hubs own everything.
 func TestNeverTwo(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range draws.Seeds(4) {
 		synctest.Test(t, func(t *testing.T) { neverTwo(t, seed) })
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/draws"
 )
 
 // Invariants 5 and 7, at random: a journal loses its tail again and again, also while it is read. Callbacks lag, large
 // bodies wait for memory, hubs restart and forget what they saw, and old entries are trimmed. In the end each callback has all
 // that the journal has, in order, and got nothing more often than there were losses and restarts.
 func TestLossesAtRandom_Invariant5(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range draws.Seeds(12) {
 		synctest.Test(t, func(t *testing.T) { newLosses(t, seed).run() })
 	}
 }

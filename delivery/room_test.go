@@ -3,13 +3,15 @@ package delivery
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/rshub/rshub/test/draws"
 )
 
 // After any history, with any bodies waiting: there is room for a body of 64 KiB at a quick host
 // unless such bodies occupy their share already. The ranks occupy no more than they may. A body
 // that waits fits as soon as those are done that it waits for.
 func TestRoomAtRandom(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range draws.Seeds(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		m := newRoom(int64(1<<18 + r.IntN(1<<(19+r.IntN(9)))))
 		type used struct {

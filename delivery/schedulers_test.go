@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/subscriptions"
+	"github.com/rshub/rshub/test/draws"
 )
 
 // No sender sleeps while a lane may start, whichever scheduler has it: hosts answer, are slow, fail and hang, at random.
 func TestSchedulersLeaveNoSenderAsleep(t *testing.T) {
 	asleep := 0
-	for seed := range uint64(60) {
+	for seed := range draws.Seeds(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			b := newBed(t, func(o *Options) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/test/draws"
 )
 
 // Any hosts, few senders or many, while lanes come, go, fail, and wait for large bodies: no sender
@@ -12,7 +14,7 @@ import (
 // each host, and nothing is left over in the end.
 func TestTurnsAreNeverLost(t *testing.T) {
 	suspects, slow, removed := 0, 0, 0
-	for seed := range uint64(150) {
+	for seed := range draws.Seeds(150) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(t, seed, func(o *Options) {
 				o.MaxInflight, o.PerHost = 1+int(seed*7%40), 1+int(seed%9)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rshub/rshub/test/draws"
 )
 
 // bound is how long a lane waits for its turn at most, as docs/delivery.md says,
@@ -31,7 +33,7 @@ func (w *simWait) bound(places int, host, own time.Duration) time.Duration {
 // waits for no more exchanges of its host than docs/delivery.md says.
 func TestTurnsAreBounded(t *testing.T) {
 	waits, tight := 0, 0
-	for seed := range uint64(48) {
+	for seed := range draws.Seeds(24) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(t, seed, func(o *Options) { o.PerHost = 1 + int(seed%12) })
 			hosts := 1 + s.rnd.IntN(8)

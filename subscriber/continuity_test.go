@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/test/draws"
 )
 
 // Whatever is dropped, doubled, delayed and reordered: every change is handed on
 // once, and in order (DST-16).
 func TestAnyOrder_DST16(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range draws.Seeds(12) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		subscribed(t, func(l *lab) { l.o.MaxHeld = 1 + rnd.IntN(20) }, func(l *lab) {
 			type interval struct {

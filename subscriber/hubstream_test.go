@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/rshub/rshub/resourcesync"
+	"github.com/rshub/rshub/test/draws"
 	"github.com/rshub/rshub/websub"
 )
 
@@ -590,7 +591,7 @@ func (l *lab) changeList(seconds ...float64) []byte {
 // The same changes come once each and in order, whatever ways they come, in whatever order these
 // are used, and whatever is lost on the way.
 func TestMixtureOfWays(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range draws.Seeds(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		h, with := withStream(nil)
 		synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rshub/rshub/test/draws"
 	"github.com/rshub/rshub/validate"
 	"github.com/rshub/rshub/websub"
 )
@@ -19,7 +20,7 @@ import (
 // request decides in the end, generations only rise (invariants 3, 4), and
 // nothing waits or is kept that should not be (invariant 12).
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range draws.Seeds(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			o := Options{LeaseMin: time.Second, ResumeWithin: 10 * time.Minute, Workers: 8, MaxPerHost: 100}
 			virtual(t, o, func(t *testing.T, w *world) {

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,13 +16,9 @@ import (
 
 	"github.com/rshub/rshub/cluster"
 	"github.com/rshub/rshub/journal"
+	"github.com/rshub/rshub/test/draws"
 	"github.com/rshub/rshub/test/redistest"
 	"github.com/rshub/rshub/validate"
-)
-
-var (
-	roundsFlag = flag.Uint64("rounds", 6, "how many histories TestWhatRedisLosesIsNoticed draws")
-	firstFlag  = flag.Uint64("round", 0, "the first of them")
 )
 
 // Invariants 5 and 10, on a real Redis and several hubs, at random: whatever Redis
@@ -32,7 +27,7 @@ var (
 func TestWhatRedisLosesIsNoticed_Invariant5(t *testing.T) {
 	server := redistest.Standalone(t)
 	losses := 0
-	for round := *firstFlag; round < *firstFlag+*roundsFlag; round++ {
+	for round := range draws.Seeds(3) {
 		f := newFleet(t, server, round)
 		for range 60 {
 			f.step()

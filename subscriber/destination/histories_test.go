@@ -18,6 +18,7 @@ import (
 
 	"github.com/rshub/rshub/resourcesync"
 	"github.com/rshub/rshub/subscriber/destination"
+	"github.com/rshub/rshub/test/draws"
 )
 
 // Random histories of a Source and its copy. What is drawn:
@@ -36,7 +37,7 @@ import (
 // At each quiet point, one Sync after the last step, the copy has every resource that a
 // set lists, with the right bytes, and nothing else; what nothing can be asked for at is
 // reported; an audit says the same.
-var histories = flag.Int("histories", 20, "how many random histories of a Source TestHistories draws")
+const histories = 20 // that TestHistories draws; make histories multiplies them
 
 // historyNames are the paths of resources below /data/, as they stand in a URL; a test
 // of unusual names may add to them.
@@ -294,7 +295,7 @@ func (h *history) inCopy(dir string) map[string]string {
 // LNK-11, DOC-16: a copy is equal to its Source at each quiet point, whatever happened to its
 // resources, sets and documents between.
 func TestHistories_LNK11(t *testing.T) {
-	if err := flag.Set("rapid.checks", fmt.Sprint(*histories)); err != nil {
+	if err := flag.Set("rapid.checks", fmt.Sprint(histories*draws.Times())); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
