@@ -41,7 +41,13 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// fail answers a call that only reads with the problem for err.
+// brokenOff is the error of the store after which half of an answer was sent.
+type brokenOff struct{ error }
+
+func (b *brokenOff) Unwrap() error { return b.error }
+
+// fail answers a call that only reads with the problem for err. If half of another answer was sent, it closes the
+// connection, because that must not look like a whole one.
 func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
@@ -50,6 +56,9 @@ func (a *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p = refuse(http.StatusServiceUnavailable, "The client closed its side of the connection before the answer was ready. Keep it open until then.")
 	default:
 		a.Log.Warn("a request could not be answered", zap.String("event", "admin_failed"), zap.String("path", r.URL.Path), requestID(w), zap.Error(err))
+	}
+	if half := (*brokenOff)(nil); errors.As(err, &half) {
+		panic(http.ErrAbortHandler)
 	}
 	writeProblem(w, p)
 }

@@ -38,8 +38,12 @@ func TestReadsFailWithTheStore(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/"+path, http.NoBody)
 			w := httptest.NewRecorder()
 			defer func() {
-				if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // it is that value
+				p := recover()
+				if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // it is that value
 					panic(p)
+				}
+				if lines, failed := l.logs.TakeAll(), p != nil || w.Code != http.StatusOK; failed != (len(lines) == 1) {
+					t.Errorf("%s with %d calls of the store: %d, broken off: %v, and the log has %v", path, succeed, w.Code, p != nil, lines)
 				}
 			}()
 			l.api.handler().ServeHTTP(w, r)

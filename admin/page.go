@@ -176,8 +176,7 @@ func bounded[T any](ctx context.Context, items iter.Seq2[T, error], n int, id fu
 
 // writePage writes the first limit items as a Page, each as soon as it is read. It ends
 // earlier at *readEnough. If items fails before the first one, writePage writes nothing and
-// returns the error. After that it closes the connection, because half a page must not look
-// like a whole one.
+// returns the error. After that the error is a *brokenOff.
 func writePage[T any](w http.ResponseWriter, limit int, items iter.Seq2[T, error], id func(T) string) error {
 	n, last, end := 0, "", "]}\n"
 	for item, err := range items {
@@ -194,7 +193,7 @@ func writePage[T any](w http.ResponseWriter, limit int, items iter.Seq2[T, error
 			return err
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler)
+			return &brokenOff{err}
 		}
 		begin(w, n)
 		if err := newEncoder(w).Encode(item); err != nil {
