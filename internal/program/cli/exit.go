@@ -159,11 +159,14 @@ func strict(root *cobra.Command) {
 }
 
 // flagError adds to an unknown flag the known one with the nearest name, or where it belongs. It says
-// of a wrong value what to write instead.
+// of a wrong value what to write instead. If the flag comes after a command that does not exist, that is what is wrong.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return config.FlagError(err)
+	}
+	if before := cmd.Flags().Args(); len(before) > 0 && cmd.HasSubCommands() {
+		return noCommand(cmd, before)
 	}
 	name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()) // of -dev, the former is dev
 	var names []string

@@ -17,6 +17,8 @@ func TestWrongUsage(t *testing.T) {
 		{"sub --json ls", "unknown flag: --json; write it after the command\n"},
 		{"--yes topic reset a", "unknown flag: --yes; write it after the command\n"},
 		{"--nowhere topic reset a", "unknown flag: --nowhere\n"},
+		{"topc ls --json", `rshub: there is no command "topc" here; did you mean top?`},
+		{"topic lss --nowhere", `rshub topic: there is no command "lss" here; did you mean ls?`},
 		{"completion tcsh", `there is no command "tcsh" here`},
 		{"completion", "Available Commands:"},
 		{"help inof", `there is no command "inof" here; did you mean info?`},
