@@ -145,8 +145,11 @@ func (a *appender) appendEntry(ctx context.Context, k topicKeys, h headRecord, e
 	return journal.Entry{}, errBusy
 }
 
-// newest reads the head of a topic if this hub has seen something newer than what is
-// stored. It waits until the partition has been compared.
+// errLags is returned if a partition has been compared, and the heads that are read are still older.
+var errLags = errors.New("the Redis server answers with an older state of the topic than this hub has seen: perhaps a replica answers that lags behind its master; try again in a moment")
+
+// newest reads the head of a topic. If this hub has seen something newer than what is
+// stored, it waits until the partition has been compared.
 func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headRecord, error) {
 	for range maxTries {
 		h, err := a.heads.read(ctx, k, topic)
@@ -160,7 +163,7 @@ func (a *appender) newest(ctx context.Context, k topicKeys, topic string) (headR
 		a.histories.suspect(k.partition)
 		a.histories.invalidate(k.partition, history)
 	}
-	return headRecord{}, errBusy
+	return headRecord{}, errLags
 }
 
 // idValue is the value of a notification in the hash of ids: its topic and anchor.
@@ -182,9 +185,15 @@ func anchorOf(b string) journal.Anchor {
 	}
 }
 
-// Interval implements journal.Appender.
+// Interval implements journal.Appender. What it returns decides whether a publish is refused,
+// so it returns nothing while the server has an older head than this hub has seen, as a
+// replica that lags does.
 func (a *appender) Interval(ctx context.Context, topic string, from, until time.Time) (journal.Interval, error) {
-	all, err := a.heads.intervals(ctx, a.conn.key.topic(topic))
+	k := a.conn.key.topic(topic)
+	if _, err := a.newest(ctx, k, topic); err != nil {
+		return journal.Interval{}, err
+	}
+	all, err := a.heads.intervals(ctx, k)
 	if err != nil {
 		return journal.Interval{}, err
 	}

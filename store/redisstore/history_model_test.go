@@ -237,7 +237,12 @@ func (f *fleet) publish(topic *fleetTopic, h *fleetHub) {
 		if err != nil {
 			f.fail("Head: %v", err)
 		}
-		d := validate.Continuity(head, f.known(h, topic, e), e, false)
+		known, err := h.s.Interval(f.t.Context(), topic.url, e.From, e.Until)
+		if errors.Is(err, errUnreconciled) {
+			f.did("%s: %s: %v", topic.url, h.id, err)
+			continue
+		}
+		d := validate.Continuity(head, f.known(known, err), e, false)
 		switch d.Result {
 		case validate.Append:
 			e.Gap = d.Gap
@@ -277,8 +282,8 @@ func (f *fleet) known1(topic *fleetTopic) bool {
 		slices.ContainsFunc(topic.subs, func(s *fleetSub) bool { return s.cursor.Position > 0 })
 }
 
-func (f *fleet) known(h *fleetHub, topic *fleetTopic, e journal.Entry) *journal.Interval {
-	i, err := h.s.Interval(f.t.Context(), topic.url, e.From, e.Until)
+// known is the interval that was found, or nil.
+func (f *fleet) known(i journal.Interval, err error) *journal.Interval {
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,51 @@ func TestReaderWaitsForWhoRemembers_Invariant5(t *testing.T) {
 	h, err := other.Head(t.Context(), topicName)
 	if to, ok := h.BackFrom(lost.Position); err != nil || !ok || to != kept.Anchor() {
 		t.Errorf("%v %+v: %+v, want %+v", err, h, to, kept.Anchor())
+	}
+}
+
+// Where some connections of a hub come to a replica that lags, nothing is lost: it sends no Source and no subscription
+// back to an older entry.
+func TestReplicaThatLagsLostNothing_Invariant5(t *testing.T) {
+	master, replica := redistest.Standalone(t), redistest.Standalone(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica.Do(t, "REPLICAOF", host, port)
+	eventually(t, "a replica", func() bool {
+		info, _ := replica.Do(t, "INFO", "replication").(string)
+		return strings.Contains(info, "master_link_status:up")
+	})
+	s := live(t, master.URL(), "hub", Options{})
+	publish(t, s, topicName, 2)
+	replicated(t, []*redistest.Server{master, replica})
+	replica.Do(t, "REPLICAOF", host, "1") // where no server is
+	newest := publish(t, s, topicName, 3)[2]
+
+	there := *s.conn
+	there.client = admin(t, replica.URL())
+	lags := newHeads(&there, s.checks, s.histories)
+	lags.seen = s.heads.seen
+	r := &reader{conn: &there, heads: lags, histories: s.histories}
+	a := &appender{conn: &there, checks: s.checks, heads: lags, histories: s.histories}
+	if h, err := a.Head(t.Context(), topicName); err != nil || h.Last.Seq != 2 {
+		t.Fatalf("the head of the replica: %+v (%v)", h, err)
+	}
+	current := func() bool { return s.Ready(t.Context()) == nil }
+	for range 5 {
+		eventually(t, "a store that is ready", current)
+		if got, err := r.Read(t.Context(), topicName, newest.Anchor(), 1, 0); !errors.Is(err, errUnreconciled) {
+			t.Errorf("reading on: %d entries and the error %v", len(got), err)
+		}
+		eventually(t, "a store that is ready", current)
+		if i, err := a.Interval(t.Context(), topicName, newest.From, newest.Until); !errors.Is(err, errLags) && !errors.Is(err, errUnreconciled) {
+			t.Errorf("looking for the newest interval: %+v (%v)", i, err)
+		}
+	}
+	eventually(t, "a store that is ready", current)
+	if got, err := s.Read(t.Context(), topicName, newest.Anchor(), 1, 0); err != nil || len(got) != 0 {
+		t.Errorf("reading on at the master: %d entries and the error %v", len(got), err)
+	}
+	if h, err := s.Head(t.Context(), topicName); err != nil || len(h.Gaps) != 0 || h.Last != newest.Anchor() {
+		t.Errorf("the head of the master: %+v (%v)", h, err)
 	}
 }
 

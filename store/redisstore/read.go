@@ -179,7 +179,7 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 			return out, nil // what was read is good; the next Read returns the error
 		}
 		if errors.Is(err, journal.ErrRolledBack) {
-			return nil, r.rolledBack(ctx, k.partition)
+			return nil, r.rolledBack(ctx, k.partition, err)
 		}
 		if err != nil {
 			return nil, err
@@ -209,14 +209,23 @@ func (r *reader) Read(ctx context.Context, topic string, after journal.Anchor, m
 	return out, nil
 }
 
+// errOlder is journal.ErrRolledBack of a head that is older than one that this hub has seen. If the journal was
+// rolled back, this hub has not compared yet. Else the head came from a replica that lags.
+var errOlder = fmt.Errorf("%w, or a replica of it that lags was read", journal.ErrRolledBack)
+
 // rolledBack returns journal.ErrRolledBack if all hubs have compared what they remember of a partition with what
 // its server has now: then the gaps of the heads say what was lost. Else it has this hub compare, and returns errUnreconciled.
-func (r *reader) rolledBack(ctx context.Context, partition int) error {
+// Found is the error of page.
+func (r *reader) rolledBack(ctx context.Context, partition int, found error) error {
 	if r.visitor {
 		return journal.ErrRolledBack
 	}
 	current := r.histories.of[partition].current.Load()
 	if current == nil {
+		return errUnreconciled
+	}
+	if errors.Is(found, errOlder) { // which made the partition suspect
+		r.histories.invalidate(partition, current)
 		return errUnreconciled
 	}
 	p, err := readPair(r.conn.run(ctx, historyScript, []string{r.conn.key.partition(partition, nameHistory)}))
@@ -255,6 +264,8 @@ func (r *reader) page(ctx context.Context, k topicKeys, topic string, after jour
 			return nil, false, err
 		case after.Position < h.Trimmed.Position:
 			return nil, false, h.TrimmedAfter(after)
+		case (!found || after.Position > h.Last.Position) && r.heads.seen.behind(k, h.Head):
+			return nil, false, errOlder
 		case !found, after.Position > h.Last.Position:
 			return nil, false, journal.ErrRolledBack
 		case len(page) == 0 && most > 0:
