@@ -181,7 +181,11 @@ func TestRestInParts(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 200_000)
 	s.put("large", body, 0)
 	s.set("/resourcelist.xml", answer(fmt.Sprintf(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="%s"/><url><loc>%s/data/large</loc></url></urlset>`, resourcesync.FormatDatetime(s.at), s.URL)))
-	for _, whole := range []string{fmt.Sprint(len(body)), "*"} {
+	for name, contentRange := range map[string]string{
+		"part":            fmt.Sprintf("bytes %d-%d/%d", len(body)/2, len(body)/2+99, len(body)),
+		"unknown length":  fmt.Sprintf("bytes %d-%d/*", len(body)/2, len(body)/2+99),
+		"less than it is": fmt.Sprintf("bytes %d-%d/%d", len(body)/2, len(body)-1, len(body)), // and its Content-Length agrees with what comes
+	} {
 		n := 0
 		s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
 			n++
@@ -192,19 +196,19 @@ func TestRestInParts(t *testing.T) {
 				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 				_, _ = io.WriteString(w, body[:from])
 			case r.Header.Get("Range") == fmt.Sprintf("bytes=%d-", from):
-				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", from, to-1, whole))
+				w.Header().Set("Content-Range", contentRange)
 				w.WriteHeader(http.StatusPartialContent)
 				_, _ = io.WriteString(w, body[from:to])
 			default:
 				_, _ = io.WriteString(w, body)
 			}
 		})
-		r, err := s.open(filepath.Join(dir, whole)).Sync(t.Context())
+		r, err := s.open(filepath.Join(dir, name)).Sync(t.Context())
 		if err != nil || !r.InSync() {
-			t.Errorf("%v %+v", err, r)
+			t.Errorf("%s: %v %+v", name, err, r)
 		}
-		if got := read(filepath.Join(dir, whole), "large"); got != body {
-			t.Errorf("of %s: the file has %d bytes, want %d", whole, len(got), len(body))
+		if got := read(filepath.Join(dir, name), "large"); got != body {
+			t.Errorf("%s: the file has %d bytes, want %d", name, len(got), len(body))
 		}
 	}
 }

@@ -298,7 +298,7 @@ func (ft *fetcher) fetchOnce(ctx context.Context, w desired, address, p string, 
 		return file{}, err
 	}
 	if err := part.receive(resp.Body, w); err != nil {
-		return file{}, web.EndedEarly(err, part.size-part.have, resp.ContentLength)
+		return file{}, web.EndedEarly(err, part.size-part.have, cmp.Or(part.rest, resp.ContentLength))
 	}
 	f, err = part.moveIn(w, p)
 	f.ETag, f.Modified = web.ValidatorsOf(resp)

@@ -44,6 +44,7 @@ type partial struct {
 	hash    *resourcesync.Hasher
 	have    int64 // bytes from an earlier try
 	size    int64 // bytes that it has now
+	rest    int64 // bytes that follow those of an earlier try, as the server says; 0: it sends all
 	old     int64 // bytes of the file that it replaces
 	apart   bool  // it is a package, which does not belong to the copy
 	// reserved is how many bytes Options.MaxTotal has room for, and room how many the disk
@@ -172,9 +173,11 @@ func (p *partial) begin(resp *http.Response, address string, w desired) (err err
 		}
 	}
 	if resp.StatusCode == http.StatusPartialContent {
-		if p.have == 0 || !isRest(resp.Header.Get("Content-Range"), p.have) {
+		length, ok := restOf(resp.Header.Get("Content-Range"), p.have)
+		if p.have == 0 || !ok {
 			return errors.New("the response has a part that was not requested")
 		}
+		p.rest = length - p.have
 		if resp.Header.Get("ETag") != p.from.ETag { // the server ignores If-Range
 			return errors.New("the response has a part of another state than the bytes before it")
 		}
@@ -215,12 +218,12 @@ func tooLong(has string, limit int64, w desired) error {
 	return &mismatchError{what: fmt.Sprintf("it has %s than the %d bytes that %s", has, limit, allows)}
 }
 
-// isRest reports whether a Content-Range has all bytes from an offset on. A server may answer with fewer of them, and nothing
-// else would show that where the Source gives neither length nor hash.
-func isRest(contentRange string, from int64) bool {
+// restOf returns the length of a resource of which a Content-Range has all bytes from an offset on. A server may answer with
+// fewer of them, and nothing else would show that where the Source gives neither length nor hash.
+func restOf(contentRange string, from int64) (length int64, ok bool) {
 	within, total, _ := strings.Cut(contentRange, "/")
 	length, err := strconv.ParseInt(total, 10, 64)
-	return err == nil && within == fmt.Sprintf("bytes %d-%d", from, length-1)
+	return length, err == nil && within == fmt.Sprintf("bytes %d-%d", from, length-1)
 }
 
 // remember stores how to continue a large partial.
@@ -248,6 +251,9 @@ func (p *partial) receive(body io.Reader, w desired) error {
 	if p.have+n > limit {
 		p.keep = false
 		return tooLong("more", limit, w)
+	}
+	if n < p.rest {
+		return io.ErrUnexpectedEOF
 	}
 	return nil
 }
