@@ -85,7 +85,8 @@ type SetAudit struct {
 	Missing      int       `json:"missing"`
 	Differing    int       `json:"differing"`
 	Unverifiable int       `json:"unverifiable"`
-	// Unknown says which changes the copy knows that it missed, where the list is too old to show them; empty: none.
+	// Unknown says which changes the copy knows that it missed, where the list is too old to show them, or that nothing is known
+	// of the set yet; empty: neither.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -132,7 +133,7 @@ type audit struct {
 	sets    []string             // the compared ones
 	asOf    map[string]time.Time // of each, as in SetAudit
 	states  map[string]setState  // of each, as the copy has it
-	emptied map[string]error     // why the files of a set stay, if its list is empty
+	emptied map[string]error     // why the files of a set stay, if its list is empty or nothing is known of it
 	byList  map[string]bool      // sets that list no changes, so that a sync compares times of modification
 	unsure  string               // SetAudit.Unknown of the set that is compared
 	// problems are the resources, by URL or path, that are missing, differing or extra. only,
@@ -257,10 +258,17 @@ func (a *audit) isPushed(url string) bool {
 	return false
 }
 
+// errNeverCopied says why nothing is known of a set without a Resource List: no sync has ended well.
+var errNeverCopied = errors.New("nothing was copied of the set yet, and it has no Resource List to compare with: sync the copy first, and see why its Resource Dump is refused if that fails")
+
 // byRecord compares a set with what the Source said when it was copied.
 func (a *audit) byRecord(ctx context.Context, set namedSet) error {
-	if due := a.states[set.name].missed(); !due.IsZero() {
+	st := a.states[set.name]
+	if due := st.missed(); !due.IsZero() {
 		a.unsure = fmt.Sprintf("changes before %s were missed", resourcesync.FormatDatetime(due))
+	}
+	if st.BaselineAt.IsZero() {
+		a.unsure, a.emptied[set.name] = errNeverCopied.Error(), errNeverCopied
 	}
 	a.report.Recorded = append(a.report.Recorded, set.name)
 	return a.compareAll(ctx, a.recorded(set), nil)

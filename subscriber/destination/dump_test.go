@@ -112,7 +112,8 @@ func TestHostileDumps(t *testing.T) {
 				}
 				s.put("part.zip", make(s, in), 0)
 				s.packages = []string{"part.zip"}
-				r, err := s.open(dir).Sync(t.Context())
+				c := s.open(dir)
+				r, err := c.Sync(t.Context())
 				if only != (err != nil) || !only && r.Copied != 5 {
 					t.Errorf("%v %+v", err, r)
 				}
@@ -121,6 +122,18 @@ func TestHostileDumps(t *testing.T) {
 					s.files = map[string]string{}
 				}
 				s.same(dir)
+				if !only {
+					continue
+				}
+				// Nothing is known of the set, so a file that was there before is not extra.
+				kept := filepath.Join(dir, "kept.txt")
+				if err := os.WriteFile(kept, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				a, err := c.Audit(t.Context(), true)
+				if _, gone := os.Stat(kept); err != nil || a.InSync || a.Sets[0].Unknown == "" || gone != nil {
+					t.Errorf("%v %+v %v", err, a, gone)
+				}
 				if left, _ := filepath.Glob(filepath.Join(top, "evil")); len(left) > 0 {
 					t.Error(left)
 				}
