@@ -11,8 +11,10 @@ LONGEST   = ./test/e2e ./store/redisstore ./subscriber/destination ./internal/pr
 # A program with the race detector waits for a second before it exits, and the tests start thousands.
 RACE      = atexit_sleep_ms=10
 LINT      = bin/golangci-lint
-# The tests that use test/draws.
-HISTORIES = TestAnyMixtureOfBodies|TestAnyOrder|TestHistories_|TestLossesAtRandom|TestMixtureOfWays|TestNeverTwo|TestRandomHistories|TestRoomAtRandom|TestSchedulersLeaveNoSenderAsleep|TestStrangersStopNobody|TestTurnsAreBounded|TestTurnsAreNeverLost|TestWhatRedisLoses
+# With how many random inputs a test of pgregory.net/rapid tries a property.
+CHECKS    = 30
+# The tests that use test/draws, and those of properties that take long.
+HISTORIES = TestAnyMixtureOfBodies|TestAnyOrder|TestHistories_|TestLossesAtRandom|TestMixtureOfWays|TestNeverTwo|TestRandomHistories|TestRoomAtRandom|TestSchedulersLeaveNoSenderAsleep|TestSnapshotsProperty|TestStoreAgrees|TestStrangersStopNobody|TestTurnsAreBounded|TestTurnsAreNeverLost|TestWhatRedisLoses
 # Where the servers of Kubernetes are kept that `make kube` builds.
 KUBE     ?= $(HOME)/.cache/rshub/kubernetes
 
@@ -38,7 +40,7 @@ test: ## Run every test with the race detector; installs what it needs if missin
 	@tools/need promtool
 	@tools/need python3
 	@tools/need node
-	CGO_ENABLED=1 GORACE=$(RACE) $(GO) test -race -vet=off -p $(PACKAGES) -timeout 25m $(LONGEST) ./...
+	CGO_ENABLED=1 GORACE=$(RACE) RAPID_CHECKS=$(CHECKS) $(GO) test -race -vet=off -p $(PACKAGES) -timeout 25m $(LONGEST) ./...
 
 lint: $(LINT) ## Run vet and the other linters of .golangci.yml, formatting included
 	$(LINT) run ./...
@@ -66,7 +68,7 @@ nemesis: ## Torment hubs for DURATION (10m), with 100,000 subscriptions, 200 rea
 
 histories: ## Draw TIMES (20) times as many random histories, schedules and losses as make test; FIRST= is the first seed
 	@tools/need redis-server
-	RSHUB_HISTORIES_TIMES=$(or $(TIMES),20) RSHUB_HISTORIES_FIRST=$(FIRST) $(GO) test -count=1 -p 1 -timeout 0 -run '$(HISTORIES)' ./cluster ./delivery ./hub ./store/redisstore ./subscriber/... ./subscriptions
+	RSHUB_HISTORIES_TIMES=$(or $(TIMES),20) RSHUB_HISTORIES_FIRST=$(FIRST) RAPID_CHECKS=$$(($(or $(TIMES),20) * $(CHECKS))) $(GO) test -count=1 -p 1 -timeout 0 -run '$(HISTORIES)' ./cluster ./delivery ./hub ./publisher/source ./store/... ./subscriber/... ./subscriptions
 
 soak: ## Run hubs, Sources, Destinations, callbacks and streams in real time under all kinds of faults for DURATION (10m); it prints its seed, and a report. SEED= repeats a run, PAUSE= is as of nemesis
 	@for p in redis-server ip; do tools/need $$p; done

@@ -274,15 +274,11 @@ func harnessOf(t *testing.T, url, adminURL string, keys *seal.Keys) *storetest.H
 }
 
 // Invariants 1, 2, 3, 4, 5, 10 and 12, as far as a store answers for them. Its user may
-// do no more than the documents say.
+// do no more than the documents say. TestUserWithFewRightsOverTLS has each kind of connection that Sentinels lead to.
 func TestStorePassesTheSuite(t *testing.T) {
 	for name, start := range map[string]func() (url string, servers []*redistest.Server){
 		"standalone": func() (string, []*redistest.Server) {
 			s := redistest.Standalone(t, redistest.Shared())
-			return s.URL(), s.Servers()
-		},
-		"sentinel": func() (string, []*redistest.Server) {
-			s := redistest.Sentinel(t, redistest.Shared())
 			return s.URL(), s.Servers()
 		},
 		"cluster": func() (string, []*redistest.Server) {

@@ -15,6 +15,7 @@ import (
 // others keep all that they have, also what is older than the flood, and a
 // subscriber who was away gets it.
 func TestFloodedTopicPushesNobodyOut(t *testing.T) {
+	t.Parallel()
 	h := startHub(t, "--retention-total=1MiB", "--retry-first=100ms", "--retry-max=200ms")
 	small, hog := newSource("http://127.0.0.1:2/small"), newSource("http://127.0.0.1:2/hog")
 	r := newReceiver(t, 1)

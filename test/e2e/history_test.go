@@ -99,6 +99,7 @@ func (h *history) judge(t *testing.T, got []delivery) (duplicates int) {
 // deliveries are in order, and duplicates are bounded by what was in flight
 // plus two commit groups for each kill.
 func TestNothingIsLostWhenKilled(t *testing.T) {
+	t.Parallel()
 	const inFlight, group = 200, 1024
 	stops := *rounds
 	duplicates := historyUnder(t, func(h *hub) { h.kill() })

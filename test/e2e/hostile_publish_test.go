@@ -239,6 +239,7 @@ func numbered(format string, n int) string {
 // Requests that contradict themselves are refused, and no request that is hidden in them is carried
 // out.
 func TestHostileRequests(t *testing.T) {
+	t.Parallel()
 	h := newHostile(t, "--max-body=1MiB", "--publish-auth=open,token")
 	good := urlset(interval, entries(1, ""))
 	length := fmt.Sprintf("Content-Length: %d", len(good))

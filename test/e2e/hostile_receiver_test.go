@@ -216,6 +216,7 @@ func (a *authority) issue(t *testing.T, ip string, until time.Time) tls.Certific
 // honest subscribers are verified and get everything once and in order, memory is
 // bounded, no host writes lines into the log, and the hub ends as it should.
 func TestHostileReceivers(t *testing.T) {
+	t.Parallel()
 	const each, honest, publishes = 4, 30, 8
 	subscriber := newReceiver(t, 6)
 	hosts, caFile := badTLS(t)

@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +40,12 @@ func TestMain(m *testing.M) {
 		if err := programs.Build(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
+		}
+		flag.Parse()
+		given := false
+		flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+		if !given { // the tests mostly wait for programs
+			_ = flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0))))
 		}
 		return m.Run()
 	}())

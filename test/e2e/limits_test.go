@@ -156,6 +156,7 @@ func TestBadRequests(t *testing.T) {
 
 // A client that sends its header drop by drop is cut off and holds nobody up.
 func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
 	h := startHub(t)
 	conns := make([]net.Conn, 50)
 	for i := range conns {

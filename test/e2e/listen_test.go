@@ -21,6 +21,7 @@ import (
 // which is killed 50 times. It prints every change of the Source's Change List, in order. Only a line
 // whose commit a kill interrupted may be printed twice.
 func TestListenMissesNothing(t *testing.T) {
+	t.Parallel()
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 8))
 	if *seedFlag != 0 {
 		rnd = rand.New(rand.NewPCG(*seedFlag, 8))

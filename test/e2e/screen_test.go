@@ -178,6 +178,7 @@ func shown(text string, asJSON bool) error {
 // Nothing that a server says reaches the terminal of a person who runs one of the three
 // commands in a form on which it acts, nor as a line of its own; JSON stays JSON.
 func TestHostileServersDoNotReachTheTerminal(t *testing.T) {
+	t.Parallel()
 	plain, secure := newForger(t)
 	empty := t.TempDir()
 	const id = "01a1fde0-b7e1-783d-bab2-93400a88ebae"

@@ -283,7 +283,7 @@ func powerCuts(t *testing.T, rng *rand.Rand, fails func(string) error, shares []
 		may("cut off", errors.Join(noted.look(), noted.cut()))
 	}
 	var d *DB
-	for n := range 24 {
+	for n := range 16 {
 		for d == nil {
 			again, err := Open(path, o)
 			if may("not opened", err); err != nil {
