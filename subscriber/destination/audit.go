@@ -376,6 +376,10 @@ func (a *audit) compare(ctx context.Context, at *folder, w desired, settle func(
 			a.found(Missing, w, f, cmp.Or(askable(w.url), err).Error())
 			return
 		}
+		if a.c.state.owner(c.tree.fold(p)) != "" { // as of /A and /%41
+			a.found(Missing, w, f, errNoFile.Error())
+			return
+		}
 		f.Path = p
 		a.account(p)
 	}

@@ -266,6 +266,27 @@ func TestAuditFindsStrays(t *testing.T) {
 	}
 }
 
+// The file of one resource is not that of another whose address would give it the same name.
+func TestAuditOfOneNameForTwo(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.put("A", "body", 0)
+	c := s.open(dir)
+	if _, err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.put("%41", "body", 0)
+	a, err := c.Audit(t.Context(), false)
+	if err != nil || a.Missing != 1 || a.Equal != 1 || len(a.Findings) != 1 || !strings.HasSuffix(a.Findings[0].URL, "/%41") {
+		t.Errorf("%v %+v", err, a)
+	}
+	if a, err = c.Audit(t.Context(), true); err != nil || !a.InSync || a.Equal != 2 {
+		t.Errorf("repaired: %v %+v", err, a)
+	}
+	if got := read(dir, "A"); got != "body" {
+		t.Errorf("the file of the other has %q", got)
+	}
+}
+
 // read is a file of a copy; empty: there is none.
 func read(dir, name string) string {
 	raw, _ := os.ReadFile(filepath.Join(dir, name))
