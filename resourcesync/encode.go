@@ -27,6 +27,18 @@ func EncodeURI(s string) string {
 	return string(append(out, s[done:]...))
 }
 
+// withoutUser returns an http or https address without the user and the password before its host. A document
+// should have none (RFC 9110, 4.2.4): who reads it would send and show a password that is not theirs.
+func withoutUser(s string) string {
+	from := behindScheme(s)
+	to := behindHost(s, from)
+	at := strings.LastIndexByte(s[from:to], '@')
+	if scheme := s[:from]; at < 0 || !strings.EqualFold(scheme, "http:") && !strings.EqualFold(scheme, "https:") {
+		return s
+	}
+	return s[:from] + "//" + s[from+at+1:]
+}
+
 // behindScheme returns where the scheme of s and its colon end; 0 if s has no scheme.
 func behindScheme(s string) int {
 	if colon := strings.IndexByte(s, ':'); colon > 0 && isWord(s[:colon], "+-.") {

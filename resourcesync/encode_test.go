@@ -42,6 +42,26 @@ func TestEncodeURI_DOC16(t *testing.T) {
 	}
 }
 
+// The password of an address is for its owner, and not for who reads the document.
+func TestLocHasNoUser_DOC16(t *testing.T) {
+	for written, want := range map[string][2]string{
+		"https://me:secret@example.org/a@b":  {"https://example.org/a@b", ""},
+		"HTTP://me@example.org:81?a@b":       {"HTTP://example.org:81?a@b", ""},
+		"https://me:sec@ret@example.org/a b": {"https://example.org/a%20b", "https://example.org/a b"},
+		"https://example.org/?me:secret@a":   {"https://example.org/?me:secret@a", ""},
+		"sftp://me@example.org/a":            {"sftp://me@example.org/a", ""},
+		"urn:me@example.org":                 {"urn:me@example.org", ""},
+		"https://@example.org":               {"https://example.org", ""},
+	} {
+		r := NewReader(strings.NewReader(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>`+written+`</loc></url></urlset>`), ReadOptions{AnyLoc: true})
+		for e, err := range r.Entries() {
+			if err != nil || e.Loc != want[0] || e.Written != want[1] {
+				t.Errorf("%s: %q and %q, %v; want %q", written, e.Loc, e.Written, err, want)
+			}
+		}
+	}
+}
+
 func ascii(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }

@@ -163,7 +163,7 @@ func (d *document) readLoc(e *entry) {
 		d.bad("DOC-16", d.contentOff(), notAbsolute, quote(v))
 	}
 	if d.keep {
-		written := string(v)
+		written := withoutUser(string(v))
 		if e.loc = EncodeURI(written); e.loc != written {
 			e.written = written
 		}

@@ -55,9 +55,9 @@ func (h *Head) Kind() string {
 // document.
 type Entry struct {
 	// Loc is the address of what the entry is about (DOC-16). Never empty. Readers add
-	// missing percent-encoding (EncodeURI).
+	// missing percent-encoding (EncodeURI), and leave out a user and a password.
 	Loc string
-	// Written is loc as the document has it, if Loc is not the same. Writers ignore it.
+	// Written is loc as the document has it, if Loc has other encodings. Writers ignore it.
 	Written string
 	// LastMod is when the resource was last modified, which need not be when it
 	// changed. It is written to the millisecond.

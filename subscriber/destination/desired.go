@@ -57,7 +57,7 @@ type desired struct {
 	open func() (io.ReadCloser, error) // its content in a package; nil: it is in none
 }
 
-// mirror is a link to the same bytes (duplicate), or to an acceptable replacement (alternate).
+// mirror is a link to the same bytes (duplicate), or to an acceptable replacement (alternate), at an absolute address.
 type mirror struct {
 	URL       string `json:"url"`
 	Alternate bool   `json:"alternate,omitempty"`
@@ -92,7 +92,11 @@ func desiredFrom(set string, e *resourcesync.Entry) desired {
 		if !patch && !duplicate && !strings.EqualFold(l.Rel, "alternate") {
 			continue
 		}
-		m := mirror{URL: l.Href, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified}
+		address, err := resolve(e.Loc, l.Href)
+		if err != nil {
+			continue // nothing can be asked for there
+		}
+		m := mirror{URL: address, Alternate: !duplicate, Pri: l.Pri, Length: -1, Hash: l.Hash, Type: l.Type, Encoding: l.Encoding, Modified: l.Modified}
 		if m.Pri == 0 {
 			m.Pri = 999_999
 		}

@@ -1,11 +1,14 @@
 package destination_test
 
 import (
+	"bytes"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,5 +307,44 @@ func TestHostWithoutPath(t *testing.T) {
 		if a, err := c.Audit(t.Context(), false); err != nil || !a.InSync || a.Equal != 1 {
 			t.Errorf("mapped %v: %v %+v", mapped, err, a)
 		}
+	}
+}
+
+// What a list says of users and passwords is not sent, and nobody reads it in the copy or its reports.
+func TestAddressesWithPasswords(t *testing.T) {
+	s, dir := newSource(t), t.TempDir()
+	s.at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as document has it
+	secret := strings.Replace(s.URL, "//", "//me:hunter2@", 1)
+	sent := ""
+	for _, name := range []string{"a", "mirrored"} {
+		s.put(name, "body", 0)
+		s.set("/data/"+name, func(w http.ResponseWriter, r *http.Request) {
+			sent += r.Header.Get("Authorization")
+			_, _ = io.WriteString(w, "body")
+		})
+	}
+	gone := `<url><loc>` + secret + `/data/gone</loc><rs:ln rel="duplicate" href="` + secret + `/data/gone too"/></url>`
+	mirrored := `<url><loc>` + s.URL + `/data/away</loc><rs:ln rel="duplicate" href="` + secret + `/data/mirrored"/><rs:ln rel="via" href="` + secret + `/data/first"/></url>`
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", `<rs:ln rel="up" href="/capabilitylist.xml"/>`+listedAs(secret+"/data/a", "body", "")+mirrored+gone)))
+	c := s.open(dir)
+	r, err := c.Sync(t.Context())
+	if err != nil || r.Copied != 2 || r.Failed != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	if said := fmt.Sprintf("%+v", r); sent != "" || strings.Contains(said, "hunter2") {
+		t.Errorf("sent %q, said %s", sent, said)
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if bytes.Contains(raw, []byte("hunter2")) {
+			t.Errorf("%s has the password", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -139,14 +139,10 @@ func (ft *fetcher) usable(states []patchable, most int64) ([]mirror, bool) {
 
 // patchWith fetches a patch for a resource and applies it to a file of the copy. It makes what is wanted at a path.
 func (ft *fetcher) patchWith(ctx context.Context, url string, link mirror, old string, w desired, to string) (file, error) {
-	address, err := resolve(url, link.URL)
-	if err != nil {
-		return file{}, err
-	}
 	of := desired{url: "patch of " + url, length: link.Length, digests: resourcesync.ParseHashes(link.Hash), encoding: link.Encoding}
 	name := partsDir + "/" + digest(of.url, 16) + whole
 	defer func() { _ = ft.tree.root.Remove(name) }() // unless it could not be fetched
-	if _, err := ft.fetchFrom(ctx, of, address, name); err != nil {
+	if _, err := ft.fetchFrom(ctx, of, link.URL, name); err != nil {
 		return file{}, err
 	}
 	part, err := ft.openPartial(w, w.url, to, false)

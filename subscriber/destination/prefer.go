@@ -70,18 +70,15 @@ func (p *preference) apply(w desired) desired {
 		}
 	}
 	if alternate >= 0 {
-		m := w.mirrors[alternate]
-		if address, err := resolve(w.url, m.URL); err == nil {
-			return w.as(m, address)
-		}
+		return w.as(w.mirrors[alternate])
 	}
 	for _, prefix := range p.mirrors {
 		if strings.HasPrefix(w.url, prefix) {
 			break // its own address is preferred
 		}
 		for _, m := range w.mirrors {
-			if address, err := resolve(w.url, m.URL); err == nil && !m.Alternate && strings.HasPrefix(address, prefix) {
-				return w.as(m, address)
+			if !m.Alternate && strings.HasPrefix(m.URL, prefix) {
+				return w.as(m)
 			}
 		}
 	}
@@ -90,8 +87,8 @@ func (p *preference) apply(w desired) desired {
 
 // as returns a resource with what a link says of the bytes at its address. Those of a mirror are
 // judged by what the entry says (LNK-02), and by the link only if the entry says nothing.
-func (w desired) as(m mirror, address string) desired {
-	w.first, w.alternate = address, m.Alternate
+func (w desired) as(m mirror) desired {
+	w.first, w.alternate = m.URL, m.Alternate
 	if m.Alternate || w.length < 0 {
 		w.length = m.Length
 	}
@@ -117,10 +114,9 @@ func (p *preference) places(w desired) []desired {
 		all = []desired{preferred, own}
 	}
 	for _, m := range w.mirrors {
-		address, err := resolve(w.url, m.URL)
-		tried := slices.ContainsFunc(all, func(have desired) bool { return have.first == address })
-		if err == nil && !tried && len(all) <= mirrorsMax {
-			all = append(all, w.as(m, address))
+		tried := slices.ContainsFunc(all, func(have desired) bool { return have.first == m.URL })
+		if !tried && len(all) <= mirrorsMax {
+			all = append(all, w.as(m))
 		}
 	}
 	return all

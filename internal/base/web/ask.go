@@ -170,7 +170,8 @@ func isHTTPS(rawURL string) bool {
 // Absolute returns the absolute form of a reference in what came from base, without
 // its fragment. A reference that is absolute stays as it is written, except for the
 // case of its scheme, since topics are compared byte by byte. Only what could not be
-// asked for is percent-encoded. The error says that it is no http or https URL.
+// asked for is percent-encoded. A user and a password are left out: what names them is not
+// to have them sent. The error says that it is no http or https URL.
 func Absolute(base, ref string) (string, error) {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -189,9 +190,10 @@ func Absolute(base, ref string) (string, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", errors.New("that is no http or https URL")
 	}
-	if given.IsAbs() {
+	if u.User == nil && given.IsAbs() {
 		return given.Scheme + ref[len(given.Scheme):], nil
 	}
+	u.User = nil
 	return u.String(), nil
 }
 

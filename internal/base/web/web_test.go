@@ -96,6 +96,8 @@ func TestResolve(t *testing.T) {
 		{"http://h/a", " HTTPS://H/%7e/../é ", "https://H/%7e/../é"},
 		{"http://h/a", "/100%?a b", "http://h/100%25?a%20b"},
 		{"http://h/a", "https://h/", "https://h/"},
+		{"http://h/a", "http://me:secret@h/b%2f", "http://h/b%2f"},
+		{"http://me:secret@h/a", "b", "http://h/b"},
 		{"https://h/a", "http://h/", "error: that leads from https to http"},
 		{"HTTPS://h/a", "http://h/", "error: that leads from https to http"},
 		{"http://h/a", "file:///etc/passwd", "error: that is no http or https URL"},
