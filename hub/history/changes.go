@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rshub/rshub/internal/base/negotiate"
 	"github.com/rshub/rshub/journal"
 	"github.com/rshub/rshub/resourcesync"
@@ -86,7 +88,11 @@ func (s *Service) Changes(w http.ResponseWriter, r *http.Request, q Query, from 
 	if status != http.StatusOK || r.Method == http.MethodHead {
 		return nil
 	}
-	if err := a.write(r.Context(), s.answerTo(r.Context(), w, turn, least)); err != nil {
+	out := s.answerTo(r.Context(), w, turn, least)
+	if err := a.write(r.Context(), out); err != nil {
+		if !out.failed && r.Context().Err() == nil {
+			s.o.Log.Warn("an answer about the history of a topic broke off", zap.String("event", "history_failed"), zap.String("topic", topic), zap.Error(err))
+		}
 		panic(http.ErrAbortHandler) // so that the reader does not accept half of a document as the whole
 	}
 	return nil
@@ -330,6 +336,8 @@ type steady struct {
 	limit time.Time                   // what is set
 	until func(written int) time.Time // when so much has to be written; nil: no matter
 	n     int
+	// failed says that the reader did not get what was written.
+	failed bool
 }
 
 // steadily returns a writer for an answer that may last longer than the listener allows a request.
@@ -366,6 +374,7 @@ func (s *steady) Write(b []byte) (written int, err error) {
 		n, err := s.piece(b[:min(len(b), piece)])
 		written, s.n, b = written+n, s.n+n, b[n:]
 		if err != nil {
+			s.failed = true
 			return written, err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rshub/rshub/internal/engine/examine"
 	"github.com/rshub/rshub/journal"
@@ -540,6 +542,8 @@ func TestDamagedBodyIsAGap(t *testing.T) {
 	bad := w.publish(minute(10), minute(20), "b")
 	w.publish(minute(20), minute(30), "c")
 	w.o.Journal = damagedReader{w.store, bad.ID.String()}
+	log, lines := observer.New(zap.WarnLevel)
+	w.o.Log = zap.New(log)
 	func() {
 		defer func() {
 			if recover() != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
@@ -548,6 +552,9 @@ func TestDamagedBodyIsAGap(t *testing.T) {
 		}()
 		_, _ = w.since(minute(0))
 	}()
+	if all := lines.All(); len(all) != 1 || all[0].ContextMap()["event"] != "history_failed" || all[0].ContextMap()["topic"] != topic {
+		t.Errorf("logged %+v", all)
+	}
 	rec, err := w.since(minute(0))
 	const gap = "2026-01-02T00:10:00Z/2026-01-02T00:20:00Z"
 	w.want(rec, err, "a", minute(0), minute(10), gap)
