@@ -109,6 +109,18 @@ func TestEdges_DOC13(t *testing.T) {
 			l.Errorf("%+v", st.Counts)
 		}
 	})
+	subscribed(t, nil, func(l *lab) { // overlaps, and has nothing new
+		at2 := l.change(2)
+		l.post("application/xml", l.notification(0, 2, at2))
+		l.want("2")
+		l.post("application/xml", l.notification(1, 4, l.change(1), at2))
+		l.want("")
+		if st := l.status(); st.Counts.Batches != 0 || !st.Behind.IsZero() || !st.Until.Equal(l.change(4).Datetime) {
+			l.Errorf("%+v", st)
+		}
+		l.pushed(4, 5, 5)
+		l.want("5")
+	})
 	subscribed(t, nil, func(l *lab) { // the same resource twice at one instant
 		at2 := l.change(2)
 		gone := at2

@@ -134,6 +134,24 @@ func (b *batch) isOld(e *resourcesync.Entry, skip names) bool {
 	}
 }
 
+// hasNews reports whether any change of the batch was not handed on before. Without one it would wait for ever: the
+// application commits what it is handed. Of what cannot be read, the range over it reports the error.
+func (b *batch) hasNews(payload []byte) bool {
+	if b.Empty {
+		return false
+	}
+	next, skip := entriesOf(b, payload), named(b.Skip)
+	for {
+		e, err := next()
+		if errors.Is(err, io.EOF) {
+			return false
+		}
+		if err != nil || !b.isOld(&e, skip) {
+			return true
+		}
+	}
+}
+
 // errNotification wraps why a payload is no notification.
 var errNotification = errors.New("it is no valid notification")
 
@@ -233,8 +251,8 @@ func (in *inbox) extend(tx *boltfile.Tx, t tail, b batch, payload []byte) error 
 	if b.Until.Equal(t.Until) {
 		to.Edge = merge(to.Edge, t.Edge)
 	}
-	if !b.Empty {
-		b.After, b.Skip = t.Until, t.Edge
+	b.After, b.Skip = t.Until, t.Edge
+	if b.hasNews(payload) {
 		if err := in.append(tx, b, payload); err != nil {
 			return err
 		}
