@@ -124,8 +124,9 @@ func (s *sim) makeReady(l *lane, reserved bool) {
 		for other := range h.at[of].waits {
 			other.kinds[c] = true
 			w.kinds[of] = true
-			if reserved && other.kind == c {
-				other.disturb = true
+			if other.kind == c {
+				other.disturb = other.disturb || reserved
+				w.disturb = w.disturb || other.reserved // it may have several lanes, which all go first
 			}
 		}
 	}
