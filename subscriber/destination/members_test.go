@@ -73,6 +73,43 @@ func TestHeldDeletionOfTwoSets_LNK11(t *testing.T) {
 	sync(0, map[string]string{"y": "of a"})
 }
 
+// LNK-11: what a list says of an earlier state does not count as long as another set describes a later one, however often it is
+// read. It counts in the sync in which that set drops the resource.
+func TestEarlierStateCountsWhenTheLaterIsGone_LNK11(t *testing.T) {
+	h, dir := emptyHistory(t), t.TempDir()
+	defer h.Close()
+	list, changes := h.add("none", true), h.add("timed", true)
+	c := h.open(dir, func(o *destination.Options) { o.MaxDelete = destination.Share{Part: 1} })
+	sync := func(want string) {
+		t.Helper()
+		if r, err := c.Sync(t.Context()); err != nil || r.Failed+r.Held != 0 {
+			t.Fatalf("%v %+v", err, r)
+		}
+		if got := h.copied(dir)["x"]; got != want {
+			t.Errorf("the copy has %q, want %q", got, want)
+		}
+	}
+	h.then("x", "first", resourcesync.Created, list, changes)
+	sync("first")
+	stale := list.list
+	h.then("x", "second", resourcesync.Updated, changes)
+	h.mu.Lock()
+	list.list = stale
+	h.mu.Unlock()
+	for range 3 {
+		sync("second")
+	}
+	h.then("x", "", resourcesync.Deleted, changes)
+	h.mu.Lock()
+	h.served["x"], h.lastMod["x"] = "third", h.clock.AddDate(-1, 0, 0)
+	h.newList(list)
+	h.mu.Unlock()
+	sync("third")
+	if r, err := c.Audit(t.Context(), false); err != nil || !r.InSync || r.Equal != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+}
+
 // LNK-11: the deletion of a resource that is pushed for one set leaves it in the copy
 // where another set lists it.
 func TestPushedDeletionOfTwoSets_LNK11(t *testing.T) {

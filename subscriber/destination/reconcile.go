@@ -2,7 +2,9 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +139,9 @@ func (r *reconciler) reconcileOne(ctx context.Context, w desired) (res result, o
 func (r *reconciler) removeOne(res *result, f *failure) {
 	switch have, ok := r.tree.existing(res.url); {
 	case r.state.othersList(res.url, res.leavingSets()):
-		res.apart = !f.Change.Removes()
+		if res.apart = !f.Change.Removes(); f.Set == "" {
+			res.next = r.unranked(have.Outranked, res)
+		}
 	case !ok:
 	case res.held != nil:
 		res.what, res.err = HeldBack, res.held
@@ -154,8 +158,11 @@ func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	as := r.fetcher.prefer.apply(res.desired)
 	have, there := r.isInStep(as)
 	if there {
-		res.file = have
-		res.touched = r.refresh(&res.file, as)
+		if res.file = have; r.outdated(&have, &as) {
+			res.touched = r.outrank(&res.file, &res.desired)
+		} else {
+			res.touched = r.refresh(&res.file, as)
+		}
 		return
 	}
 	res.what = Copied
@@ -167,6 +174,9 @@ func (r *reconciler) bringOne(ctx context.Context, res *result) {
 	res.file, res.err = r.fetcher.fetch(ctx, res.desired)
 	res.err = r.fetcher.explainPast(res.err)
 	res.file.ChangedAt, res.file.Via = res.changedAt, res.via
+	if o := have.Outranked; o != nil && o.Set != res.set {
+		res.file.Outranked = o
+	}
 	if res.err == nil && before != "" && res.file.Hash == before {
 		res.what, res.touched = Unchanged, true
 	}
@@ -192,6 +202,43 @@ func (r *reconciler) refresh(f *file, w desired) (touched bool) {
 		f.ChangedAt, touched = w.changedAt, true
 	}
 	return touched
+}
+
+// errOutranked says why what a set says of a resource was not carried out.
+var errOutranked = errors.New("another set of the Source described a later state, and does not list the resource any more")
+
+// outrank notes in the record of a file what a set says that is of an earlier state. It reports whether that is new.
+func (r *reconciler) outrank(f *file, w *desired) bool {
+	o := f.Outranked
+	switch isSame := resourcesync.ParseHashes(f.Hash).Compare(w.digests) == resourcesync.Equal; {
+	case r.o.DryRun, isSame && (o == nil || o.Set != w.set):
+		return false
+	case isSame:
+		f.Outranked = nil
+		return true
+	}
+	next := w.failure(errOutranked)
+	next.Tries, next.NextAt = 0, time.Time{}
+	if o != nil && o.Set == next.Set && o.Hash == next.Hash && o.Length == next.Length && o.LastMod.Equal(next.LastMod) {
+		return false
+	}
+	f.Outranked = next
+	return true
+}
+
+// unranked returns what another set says of a resource and was outranked by what a set described that leaves it now, with res; nil:
+// there is no such thing.
+func (r *reconciler) unranked(outranked *failure, res *result) *failure {
+	if outranked == nil || slices.Contains(res.leavingSets(), outranked.Set) {
+		return nil
+	}
+	if f, ok := r.state.file(res.url); !ok || !slices.Contains(res.leavingSets(), f.Set) {
+		return nil
+	}
+	if _, lists := r.state.members(res.url)[outranked.Set]; !lists {
+		return nil
+	}
+	return outranked
 }
 
 // isInStep returns the record of a resource, and reports whether it is in the copy as it is wanted,

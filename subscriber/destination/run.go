@@ -19,8 +19,9 @@ const (
 type result struct {
 	desired
 	what    string
-	touched bool // Unchanged, except for its record
-	apart   bool // Unchanged, and its failure stays
+	touched bool     // Unchanged, except for its record
+	apart   bool     // Unchanged, and its failure stays
+	next    *failure // Unchanged, and this is to be tried
 	file    file
 	err     error
 	took    time.Duration
@@ -213,6 +214,7 @@ func (r *reconciler) recordOf(res *result) (rec record) {
 		} else {
 			rec.well = failed && !res.apart
 		}
+		rec.failed = res.next
 	}
 	if res.unlisted && res.change.Removes() && res.err == nil {
 		rec.pushed = &deletion{res.set, res.changedAt}

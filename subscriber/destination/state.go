@@ -61,6 +61,9 @@ type file struct {
 	Instead string `json:"instead,omitempty"`
 	// Via is the origin that the Source names.
 	Via via `json:"via,omitzero"`
+	// Outranked is what another set says of the resource, whose bytes are of a later state that Set described. It counts when
+	// Set does not list the resource any more. Nil: nothing else is known.
+	Outranked *failure `json:"outranked,omitempty"`
 
 	patched bool // the bytes were just made by a patch
 }
