@@ -301,6 +301,31 @@ func TestTrimmedIsAGap(t *testing.T) {
 	})
 }
 
+// What was trimmed and had come before the journal lost it is no gap.
+func TestTrimmedAgainIsNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		sub := b.subscribe(topicA, cb(0))
+		first := b.publish(t, topicA, []byte("first"))
+		b.run()
+		defer b.end()
+		pass(time.Second)
+		b.set(cb(0), answers(500))
+		tried := b.publish(t, topicA, []byte("tried"))
+		again := b.publish(t, topicA, []byte("again"))
+		left := b.publish(t, topicA, []byte("left"))
+		pass(time.Second)
+		b.memory.mu.Lock()
+		b.memory.topic(topicA).again = true
+		b.memory.mu.Unlock()
+		b.trim(topicA, again.Seq)
+		b.set(cb(0), nil)
+		pass(time.Hour)
+		b.wantOrder(cb(0), first, tried, left)
+		b.wantGaps(sub)
+	})
+}
+
 // Another hub ends the subscriptions of a topic and removes it. That hub reported what they missed,
 // and this one does not report it again.
 func TestRemovedByAnotherHub(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 			continue
 		}
 		if over != nil {
-			if !s.skip(j, *over, journal.GapDamaged) {
+			if !s.skip(j, *over, journal.GapDamaged, false) {
 				return nil, errSuperseded
 			}
 			continue
@@ -56,14 +56,14 @@ func (s *sender) next(ctx context.Context, j *job) (*body, error) {
 		case errors.Is(err, errAgain):
 			continue
 		case errors.As(err, &trimmed) && trimmed.To.Position > j.cursor.position:
-			to, reason := trimmed.To, trimmed.Reason
+			to, reason, again := trimmed.To, trimmed.Reason, trimmed.Again
 			if at := s.troubles.damageBefore(j, to); at != nil {
-				to, reason = *at, journal.GapDamaged
+				to, reason, again = *at, journal.GapDamaged, false
 			}
 			if reason == journal.GapRemoved && s.shards.endedElsewhere(ctx, j) {
 				return nil, errSuperseded
 			}
-			moved = s.skip(j, to, reason)
+			moved = s.skip(j, to, reason, again)
 		case errors.Is(err, journal.ErrRolledBack):
 			if err := s.rewinder.reanchor(ctx, j); err != nil {
 				s.troubles.wasRead(keyOf(j.lane.topic.topic, j.cursor.anchor()), err)
@@ -96,14 +96,14 @@ func (s *sender) ask(ctx context.Context, j *job) {
 
 // skip moves the job's cursor over what it will not get, up to an anchor, and records
 // it as a gap. False: the cursor does not stand any more. If no entry is missing before the anchor, as
-// where a journal that was lost goes on (journal.Head.Regain), there is no gap.
-func (s *sender) skip(j *job, to journal.Anchor, reason string) (ok bool) {
+// where a journal that was lost goes on (journal.Head.Regain), or what is skipped was received before (again), there is no gap.
+func (s *sender) skip(j *job, to journal.Anchor, reason string, again bool) (ok bool) {
 	from, c := j.cursor.unpack(), j.cursor.moveTo(packAnchor(to))
 	if s.sched.of(j.lane).do(func(sc *scheduler) { ok = sc.move(j, c) }); !ok {
 		return false
 	}
 	commit := subscriptions.Commit{ID: j.lane.id, Cursor: c.unpack()}
-	if gap := gapBetween(from.Anchor, to, reason, s.report.clock.Now()); gap.Count > 0 || !gap.From.Equal(gap.Until) {
+	if gap := gapBetween(from.Anchor, to, reason, s.report.clock.Now()); !again && (gap.Count > 0 || !gap.From.Equal(gap.Until)) {
 		s.report.skipped(*j, gap)
 		commit.Gaps = []journal.Gap{gap}
 	}

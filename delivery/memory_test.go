@@ -41,6 +41,7 @@ type memTopic struct {
 	entries []journal.Entry
 	trimmed journal.Anchor
 	gone    string // why entries were trimmed; empty: for their age
+	again   bool   // what was trimmed was received before
 	seq     uint64
 	changed uint64
 	gaps    []journal.Gap
@@ -212,7 +213,7 @@ func (m *memory) Read(_ context.Context, url string, after journal.Anchor, limit
 	}
 	switch {
 	case at < 0 && after.Position < mt.trimmed.Position:
-		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: cmp.Or(mt.gone, journal.GapRetention)}
+		return nil, &journal.TrimmedError{To: mt.trimmed, Reason: cmp.Or(mt.gone, journal.GapRetention), Again: mt.again}
 	case at < 0 && after.Nonce != 0 && after.Position != mt.trimmed.Position:
 		return nil, journal.ErrRolledBack
 	}

@@ -180,6 +180,9 @@ var (
 type TrimmedError struct {
 	To     Anchor
 	Reason string
+	// Again says that the changes between were received before: the Source sent them again after the journal lost them. Then
+	// there is no gap.
+	Again bool
 }
 
 func (e *TrimmedError) Error() string {

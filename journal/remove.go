@@ -26,5 +26,7 @@ func (h Head) TrimmedAfter(a Anchor) *TrimmedError {
 	if a.Position < h.Removed.Position {
 		return &TrimmedError{To: h.Removed, Reason: GapRemoved}
 	}
-	return &TrimmedError{To: h.Trimmed, Reason: GapRetention}
+	// Only intervals of changes say what their reader has: other entries have times of their own.
+	again := h.Kind == KindChange && !a.Until.IsZero() && !a.Until.Before(h.Trimmed.Until)
+	return &TrimmedError{To: h.Trimmed, Reason: GapRetention, Again: again}
 }

@@ -289,6 +289,12 @@ func TestGapOfWhatRetentionTook(t *testing.T) {
 	if got := s.AllGaps(head, t0); len(got) > 0 {
 		t.Errorf("one that has got it has the gaps %+v", got)
 	}
+	head.Removed, head.Kind = journal.Anchor{}, journal.KindChange
+	s.Cursor.Anchor = entry(3)
+	s.Cursor.Until = entry(7).Until // by entries that the journal lost, and the Source sent again
+	if got := s.AllGaps(head, t0); len(got) > 0 {
+		t.Errorf("one that got it before has the gaps %+v", got)
+	}
 	s.Cursor.Anchor = entry(3)
 	s.EndedAt = t0
 	if got := s.AllGaps(head, t0); len(got) > 0 {

@@ -85,8 +85,9 @@ func (s *Subscription) OwnGaps(head journal.Head, now time.Time) []journal.Gap {
 // addTrimmed adds the gap that delivery has yet to record.
 func (s *Subscription) addTrimmed(all []journal.Gap, head journal.Head, now time.Time) []journal.Gap {
 	if c := s.Cursor.Anchor; s.EndedAt.IsZero() && c.Position < head.Trimmed.Position {
-		lost := head.TrimmedAfter(c)
-		all = addLag(all, c, lost.To, lost.Reason, now)
+		if lost := head.TrimmedAfter(c); !lost.Again {
+			all = addLag(all, c, lost.To, lost.Reason, now)
+		}
 	}
 	return all
 }

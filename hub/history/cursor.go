@@ -77,12 +77,12 @@ func (c *cursor) skip(err error) error {
 	if !ok {
 		return fmt.Errorf("reading the journal: %w", err)
 	}
-	reason := journal.GapDamaged
+	reason, again := journal.GapDamaged, false
 	var trimmed *journal.TrimmedError
 	if errors.As(err, &trimmed) {
-		reason = trimmed.Reason
+		reason, again = trimmed.Reason, trimmed.Again
 	}
-	if c.skipped == nil && (next.Seq > c.at.Seq || !next.Until.Equal(c.at.Until)) {
+	if c.skipped == nil && !again && (next.Seq > c.at.Seq || !next.Until.Equal(c.at.Until)) {
 		c.skipped = &Gap{From: c.at.Until, Reason: reason}
 	}
 	if c.skipped != nil {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		given := false
 		flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 		if !given { // the tests mostly wait for programs
-			_ = flag.Set("test.parallel", fmt.Sprint(max(4, runtime.GOMAXPROCS(0))))
+			_ = flag.Set("test.parallel", fmt.Sprint(max(3, runtime.GOMAXPROCS(0))))
 		}
 		return m.Run()
 	}())
