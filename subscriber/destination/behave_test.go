@@ -175,41 +175,48 @@ func TestResumesWithRange(t *testing.T) {
 	s.same(dir)
 }
 
-// A server that answers a request for the rest with less does not cut a file off whose length the Source does not give.
+// A server that answers a request for the rest with less or more, or with a range that cannot be, does not change a file whose length
+// the Source does not give.
 func TestRestInParts(t *testing.T) {
-	s, dir := newSource(t), t.TempDir()
 	body := strings.Repeat("0123456789abcdef", 200_000)
-	s.put("large", body, 0)
-	s.set("/resourcelist.xml", answer(fmt.Sprintf(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="%s"/><url><loc>%s/data/large</loc></url></urlset>`, resourcesync.FormatDatetime(s.at), s.URL)))
-	for name, contentRange := range map[string]string{
-		"part":            fmt.Sprintf("bytes %d-%d/%d", len(body)/2, len(body)/2+99, len(body)),
-		"unknown length":  fmt.Sprintf("bytes %d-%d/*", len(body)/2, len(body)/2+99),
-		"less than it is": fmt.Sprintf("bytes %d-%d/%d", len(body)/2, len(body)-1, len(body)), // and its Content-Length agrees with what comes
+	from, part := len(body)/2, body[len(body)/2:len(body)/2+100]
+	for name, rest := range map[string]struct{ contentRange, sent string }{
+		"part":              {fmt.Sprintf("bytes %d-%d/%d", from, from+99, len(body)), part},
+		"unknown length":    {fmt.Sprintf("bytes %d-%d/*", from, from+99), part},
+		"less than it is":   {fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)), part}, // and its Content-Length agrees with what comes
+		"more than it is":   {fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)), body[from:] + "more"},
+		"nothing":           {fmt.Sprintf("bytes %d-%d/%d", from, from-1, from), ""},
+		"before what it is": {fmt.Sprintf("bytes %d-%d/%d", from, from-10, from-9), part},
 	} {
-		n := 0
-		s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
-			n++
-			w.Header().Set("ETag", `"v1"`)
-			from, to := len(body)/2, len(body)/2+100
-			switch {
-			case n == 1:
-				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-				_, _ = io.WriteString(w, body[:from])
-			case r.Header.Get("Range") == fmt.Sprintf("bytes=%d-", from):
-				w.Header().Set("Content-Range", contentRange)
-				w.WriteHeader(http.StatusPartialContent)
-				_, _ = io.WriteString(w, body[from:to])
-			default:
-				_, _ = io.WriteString(w, body)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits before it tries again
+			s, dir := newSource(t), t.TempDir()
+			s.put("large", body, 0)
+			s.set("/resourcelist.xml", answer(fmt.Sprintf(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="%s"/><url><loc>%s/data/large</loc></url></urlset>`, resourcesync.FormatDatetime(s.at), s.URL)))
+			n := 0
+			s.set("/data/large", func(w http.ResponseWriter, r *http.Request) {
+				n++
+				w.Header().Set("ETag", `"v1"`)
+				switch {
+				case n == 1:
+					w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+					_, _ = io.WriteString(w, body[:from])
+				case r.Header.Get("Range") == fmt.Sprintf("bytes=%d-", from):
+					w.Header().Set("Content-Range", rest.contentRange)
+					w.WriteHeader(http.StatusPartialContent)
+					_, _ = io.WriteString(w, rest.sent)
+				default:
+					_, _ = io.WriteString(w, body)
+				}
+			})
+			r, err := s.open(dir).Sync(t.Context())
+			if err != nil || !r.InSync() {
+				t.Errorf("%v %+v", err, r)
+			}
+			if got := read(dir, "large"); got != body {
+				t.Errorf("the file has %d bytes, want %d", len(got), len(body))
 			}
 		})
-		r, err := s.open(filepath.Join(dir, name)).Sync(t.Context())
-		if err != nil || !r.InSync() {
-			t.Errorf("%s: %v %+v", name, err, r)
-		}
-		if got := read(filepath.Join(dir, name), "large"); got != body {
-			t.Errorf("%s: the file has %d bytes, want %d", name, len(got), len(body))
-		}
 	}
 }
 

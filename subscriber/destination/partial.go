@@ -223,7 +223,7 @@ func tooLong(has string, limit int64, w desired) error {
 func restOf(contentRange string, from int64) (length int64, ok bool) {
 	within, total, _ := strings.Cut(contentRange, "/")
 	length, err := strconv.ParseInt(total, 10, 64)
-	return length, err == nil && within == fmt.Sprintf("bytes %d-%d", from, length-1)
+	return length, err == nil && length > from && within == fmt.Sprintf("bytes %d-%d", from, length-1)
 }
 
 // remember stores how to continue a large partial.
@@ -252,8 +252,12 @@ func (p *partial) receive(body io.Reader, w desired) error {
 		p.keep = false
 		return tooLong("more", limit, w)
 	}
-	if n < p.rest {
+	switch {
+	case n < p.rest:
 		return io.ErrUnexpectedEOF
+	case p.rest > 0 && n > p.rest: // so nobody knows which bytes these are
+		p.keep = false
+		return fmt.Errorf("the response has more bytes than the %d of its Content-Range", p.rest)
 	}
 	return nil
 }
