@@ -234,9 +234,7 @@ func (a *audit) set(ctx context.Context, set namedSet) (time.Time, error) {
 // notRead says which changes the copy did not read yet, where the Change Lists do not reach back to a list as of at; empty: none.
 func (a *audit) notRead(ctx context.Context, set namedSet, at time.Time) (string, error) {
 	since := later(at, later(a.states[set.name].BaselineAt, a.states[set.name].DumpsUntil))
-	if status, err := subscriber.ReadStatus(filepath.Join(a.c.home, streamDirs+digest(set.name, 8))); err == nil {
-		since = later(since, status.Until)
-	}
+	since = later(since, a.c.streamed(set))
 	changes, _, err := a.c.syncer.changesSince(ctx, set, since)
 	switch {
 	case errors.Is(err, subscriber.ErrTooOld):
@@ -245,6 +243,15 @@ func (a *audit) notRead(ctx context.Context, set namedSet, at time.Time) (string
 		return fmt.Sprintf("resources changed after %s, the list is older, and a sync did not bring them yet", resourcesync.FormatDatetime(since)), err
 	}
 	return "", err
+}
+
+// streamed returns until when the subscriber of a set has its changes; zero: it has none.
+func (c *Copy) streamed(set namedSet) time.Time {
+	status, err := subscriber.ReadStatus(filepath.Join(c.home, streamDirs+digest(set.name, 8)))
+	if err != nil {
+		return time.Time{}
+	}
+	return status.Until
 }
 
 // isPushed reports whether a set pushed a resource after its lists were written: they will
@@ -261,14 +268,28 @@ func (a *audit) isPushed(url string) bool {
 // errNeverCopied says why nothing is known of a set without a Resource List: no sync has ended well.
 var errNeverCopied = errors.New("nothing was copied of the set yet, and it has no Resource List to compare with: sync the copy first, and see why its Resource Dump is refused if that fails")
 
+// errNeverRead says the same of a set that has only changes.
+var errNeverRead = errors.New("the changes of the set were not read yet, and it has no Resource List to compare with: sync the copy first, and see why its changes cannot be read if that fails")
+
+// unread returns why nothing is known of a set without a Resource List; nil: what the copy has of it counts.
+func (c *Copy) unread(set namedSet, st setState) error {
+	switch {
+	case st.BaselineAt.IsZero():
+		return errNeverCopied
+	case st.Unread && !c.streamed(set).After(firstInstant):
+		return errNeverRead
+	}
+	return nil
+}
+
 // byRecord compares a set with what the Source said when it was copied.
 func (a *audit) byRecord(ctx context.Context, set namedSet) error {
 	st := a.states[set.name]
 	if due := st.missed(); !due.IsZero() {
 		a.unsure = fmt.Sprintf("changes before %s were missed", resourcesync.FormatDatetime(due))
 	}
-	if st.BaselineAt.IsZero() {
-		a.unsure, a.emptied[set.name] = errNeverCopied.Error(), errNeverCopied
+	if err := a.c.unread(set, st); err != nil {
+		a.unsure, a.emptied[set.name] = err.Error(), err
 	}
 	a.report.Recorded = append(a.report.Recorded, set.name)
 	return a.compareAll(ctx, a.recorded(set), nil)

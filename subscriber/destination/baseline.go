@@ -49,6 +49,7 @@ func (s *syncer) newBaseline(ctx context.Context, set namedSet, st setState, t *
 		}
 		if next.BaselineAt.IsZero() {
 			next.BaselineAt, next.DumpsUntil = firstInstant, firstInstant
+			next.Unread = set.offers(resourcesync.ChangeList, resourcesync.ChangeDump)
 		}
 	}
 	if err != nil || s.o.DryRun {

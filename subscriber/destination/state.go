@@ -101,6 +101,8 @@ type setState struct {
 	// Lost is the instant before which changes are lost, where the Source had no list to make up for them. An older list
 	// does not do so either. Zero: no changes are lost.
 	Lost time.Time `json:"lost,omitzero"`
+	// Unread says that the set has only changes, and that these were not read to their end yet.
+	Unread bool `json:"unread,omitempty"`
 	// Via is the address of the Source that led to the set.
 	Via string `json:"via,omitempty"`
 	// Way is how Via led to it; 0: that is unknown.

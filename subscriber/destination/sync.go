@@ -134,7 +134,20 @@ func (s *syncer) syncSet(ctx context.Context, set namedSet, t *tally) (time.Time
 		st, err = s.newBaseline(ctx, set, st, t)
 		at = st.BaselineAt
 	}
+	if err == nil {
+		err = s.hasRead(set)
+	}
 	return at, errors.Join(behind, err)
+}
+
+// hasRead records that the changes of a set were read to their end.
+func (s *syncer) hasRead(set namedSet) error {
+	st := s.state.set(set.name)
+	if !st.Unread || s.o.DryRun {
+		return nil
+	}
+	st.Unread = false
+	return s.state.putSet(set.name, st)
 }
 
 // pullChangeLists applies the Change Lists. If they say that changes were missed, it makes
