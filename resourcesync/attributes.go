@@ -114,6 +114,9 @@ func (d *document) attribute(m *metadata, f field, a *attr) (ok bool) {
 			d.odd("DOC-52", a.off, "%s of an rs:ln is empty", d.xml.attrName(a))
 			return false
 		}
+		if f == fldHref {
+			*m.textAt(f) = withoutUser(m.text(f))
+		}
 	case fldHash:
 		d.keepText(m, f, v)
 		d.noteHash(m, a)

@@ -47,7 +47,7 @@ func LinkReader(contentType string) func(r io.Reader, base string) ([]Link, erro
 //
 // Targets are resolved against the page's base element, if it has one, and against base,
 // the URL that the page came from. It returns only http and https URLs, and without a
-// base no relative ones.
+// base no relative ones. A user and a password are left out.
 //
 // It is lenient: the worst page has no links. It reads a mebibyte at most and returns 256
 // links at most. Its error is that of r, and comes with the links that were found before
@@ -235,8 +235,8 @@ func resolve(base *neturl.URL, ref string) *neturl.URL {
 	return base
 }
 
-// target returns where ref leads from base, which may be nil. It returns nil if that is
-// no http or https URL.
+// target returns where ref leads from base, which may be nil, without a user and a password. It
+// returns nil if that is no http or https URL.
 func target(base *neturl.URL, ref string) *neturl.URL {
 	if ref == "" || !utf8.ValidString(ref) {
 		return nil
@@ -251,6 +251,7 @@ func target(base *neturl.URL, ref string) *neturl.URL {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil
 	}
+	u.User = nil
 	return u
 }
 

@@ -27,16 +27,22 @@ func EncodeURI(s string) string {
 	return string(append(out, s[done:]...))
 }
 
-// withoutUser returns an http or https address without the user and the password before its host. A document
-// should have none (RFC 9110, 4.2.4): who reads it would send and show a password that is not theirs.
+// withoutUser returns an address, which may be relative, without the user and the password before its host. A document should
+// have none (RFC 9110, 4.2.4): anyone who reads it would send and show a password that is not theirs. If the scheme is neither
+// http nor https, the user may be part of the name, so only the password is left out.
 func withoutUser(s string) string {
 	from := behindScheme(s)
 	to := behindHost(s, from)
 	at := strings.LastIndexByte(s[from:to], '@')
-	if scheme := s[:from]; at < 0 || !strings.EqualFold(scheme, "http:") && !strings.EqualFold(scheme, "https:") {
+	if at < 0 {
 		return s
 	}
-	return s[:from] + "//" + s[from+at+1:]
+	user := ""
+	if scheme := s[:from]; scheme != "" && !strings.EqualFold(scheme, "http:") && !strings.EqualFold(scheme, "https:") {
+		user, _, _ = strings.Cut(s[from+len("//"):from+at], ":")
+		user += "@"
+	}
+	return s[:from] + "//" + user + s[from+at+1:]
 }
 
 // behindScheme returns where the scheme of s and its colon end; 0 if s has no scheme.

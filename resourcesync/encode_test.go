@@ -1,6 +1,7 @@
 package resourcesync
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestEncodeURI_DOC16(t *testing.T) {
 	}
 }
 
-// The password of an address is for its owner, and not for who reads the document.
+// The password of an address is for its owner, and not for anyone who reads the document.
 func TestLocHasNoUser_DOC16(t *testing.T) {
 	for written, want := range map[string][2]string{
 		"https://me:secret@example.org/a@b":  {"https://example.org/a@b", ""},
@@ -52,11 +53,49 @@ func TestLocHasNoUser_DOC16(t *testing.T) {
 		"sftp://me@example.org/a":            {"sftp://me@example.org/a", ""},
 		"urn:me@example.org":                 {"urn:me@example.org", ""},
 		"https://@example.org":               {"https://example.org", ""},
+		"sftp://me:secret@example.org/a":     {"sftp://me@example.org/a", ""},
+		"//me:secret@example.org/a":          {"//example.org/a", ""},
 	} {
 		r := NewReader(strings.NewReader(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>`+written+`</loc></url></urlset>`), ReadOptions{AnyLoc: true})
 		for e, err := range r.Entries() {
 			if err != nil || e.Loc != want[0] || e.Written != want[1] {
 				t.Errorf("%s: %q and %q, %v; want %q", written, e.Loc, e.Written, err, want)
+			}
+		}
+	}
+}
+
+func TestLinksHaveNoUser_DOC52(t *testing.T) {
+	for written, want := range map[string]string{
+		"https://me:secret@example.org/a@b": "https://example.org/a@b", "//me:secret@example.org/a b": "//example.org/a b", "/a@b": "/a@b", "me:secret@b": "me:secret@b",
+		"sftp://me:secret@example.org/a": "sftp://me@example.org/a",
+	} {
+		link := `<rs:ln rel="up" href="` + written + `"/>`
+		r := NewReader(strings.NewReader(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">`+link+
+			`<rs:md capability="resourcelist" at="2013-01-03T09:00:00Z"/><url><loc>https://example.org/</loc>`+link+`</url></urlset>`), ReadOptions{})
+		h, err := r.Head()
+		if up, _ := h.Link("up"); err != nil || up.Href != want {
+			t.Errorf("%s: %q, %v; want %q", written, up.Href, err, want)
+		}
+		for e, err := range r.Entries() {
+			if err != nil || len(e.Links) != 1 || e.Links[0].Href != want {
+				t.Errorf("%s: %+v, %v; want %q", written, e.Links, err, want)
+			}
+		}
+	}
+}
+
+// What is wrong with an address is said without its password.
+func TestErrorsHaveNoPassword_DOC16(t *testing.T) {
+	for _, loc := range []string{"https://me:hunter2@example.org/a b", "https://me:hunter2@example.org/[", "//me:hunter2@example.org/", "https://me:hunter2@example.org/" + strings.Repeat("x", maxLoc)} {
+		for _, o := range []ReadOptions{{}, {AnyLoc: true}, {Strict: true}} {
+			r := NewReader(strings.NewReader(`<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>`+loc+`</loc></url></urlset>`), o)
+			var said []any
+			for e, err := range r.Entries() {
+				said = append(said, e, err)
+			}
+			if all := fmt.Sprint(append(said, r.Tolerated())...); strings.Contains(all, "hunter2") || !strings.Contains(all, "loc") {
+				t.Errorf("%.50s, %+v: %s", loc, o, all)
 			}
 		}
 	}

@@ -158,9 +158,9 @@ func (d *document) readLoc(e *entry) {
 			d.toTheLetter(v)
 		}
 	case d.anyLoc, isAbsoluteURI(v[:max(bytes.IndexFunc(v, isBlankOrControl), 0)]):
-		d.odd("DOC-16", d.contentOff(), notAbsolute, quote(v))
+		d.odd("DOC-16", d.contentOff(), notAbsolute, quoteAddress(v))
 	default:
-		d.bad("DOC-16", d.contentOff(), notAbsolute, quote(v))
+		d.bad("DOC-16", d.contentOff(), notAbsolute, quoteAddress(v))
 	}
 	if d.keep {
 		written := withoutUser(string(v))
@@ -170,6 +170,9 @@ func (d *document) readLoc(e *entry) {
 	}
 }
 
+// quoteAddress quotes an address for an error, without its password.
+func quoteAddress(v []byte) quote { return quote(withoutUser(string(v))) }
+
 // toTheLetter checks an absolute loc as a Writer does.
 func (d *document) toTheLetter(v []byte) {
 	plain := 0 // most have nothing else
@@ -178,7 +181,7 @@ func (d *document) toTheLetter(v []byte) {
 	}
 	if plain < len(v) {
 		if fault := uriFault(string(v)); fault != "" {
-			d.oddLoc("DOC-16", "loc is %s, which is not a URI: %s", quote(v), fault)
+			d.oddLoc("DOC-16", "loc is %s, which is not a URI: %s", quoteAddress(v), fault)
 		}
 	}
 	if len(v) > maxLoc && utf8.RuneCount(v) > maxLoc {

@@ -96,7 +96,7 @@ type Entry struct {
 // Link is one rs:ln: a related resource (DOC-52).
 type Link struct {
 	// Rel is the relation, a registered name or a URI, and Href the target.
-	// Neither is empty.
+	// Neither is empty. Readers leave out a user and a password.
 	Rel, Href string
 	// Pri ranks links of one relation from 1, the best, to 999999; 0 if absent, which
 	// ranks as 999999.

@@ -325,13 +325,23 @@ func TestAddressesWithPasswords(t *testing.T) {
 	}
 	gone := `<url><loc>` + secret + `/data/gone</loc><rs:ln rel="duplicate" href="` + secret + `/data/gone too"/></url>`
 	mirrored := `<url><loc>` + s.URL + `/data/away</loc><rs:ln rel="duplicate" href="` + secret + `/data/mirrored"/><rs:ln rel="via" href="` + secret + `/data/first"/></url>`
-	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", `<rs:ln rel="up" href="/capabilitylist.xml"/>`+listedAs(secret+"/data/a", "body", "")+mirrored+gone)))
+	collected := `<url><loc>` + s.URL + `/data/collected</loc><rs:ln rel="collection" href="` + secret + `/collection"/></url>`
+	led := `<url><loc>` + s.URL + `/data/led</loc></url>`
+	s.set("/data/led", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "gopher://me:hunter2@example.org/")
+		w.WriteHeader(http.StatusFound)
+	})
+	s.set("/resourcelist.xml", answer(document("urlset", "resourcelist", `<rs:ln rel="up" href="/capabilitylist.xml"/>`+listedAs(secret+"/data/a", "body", "")+mirrored+gone+collected+led)))
 	c := s.open(dir)
 	r, err := c.Sync(t.Context())
-	if err != nil || r.Copied != 2 || r.Failed != 1 {
+	if err != nil || r.Copied != 2 || r.Failed != 3 {
 		t.Errorf("%v %+v", err, r)
 	}
-	if said := fmt.Sprintf("%+v", r); sent != "" || strings.Contains(said, "hunter2") {
+	a, err := c.Audit(t.Context(), false)
+	if err != nil {
+		t.Error(err)
+	}
+	if said := fmt.Sprintf("%+v %+v", r, a); sent != "" || strings.Contains(said, "hunter2") {
 		t.Errorf("sent %q, said %s", sent, said)
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

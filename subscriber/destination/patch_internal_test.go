@@ -1,6 +1,8 @@
 package destination
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,5 +44,29 @@ func TestChainOfPatches_LNK04(t *testing.T) {
 	}
 	if got := chain("0", long...); len(got) != chainKept+1 {
 		t.Errorf("%d states", len(got))
+	}
+}
+
+// LNK-02, LNK-04, DOC-16: mirrors and patches get their percent-encoding by the rule for the address of the resource itself, however
+// a list writes them, and have no user and password.
+func TestLinksAreEncodedAsAddresses(t *testing.T) {
+	for written, want := range map[string]string{
+		"/mirror \u00e9|a":                       "http://h/mirror%20%C3%A9%7Ca",
+		"http://h/mirror \u00e9|a":               "http://h/mirror%20%C3%A9%7Ca",
+		"http://h/mirror%20%c3%a9%7Ea?a b":       "http://h/mirror%20%c3%a9%7Ea?a%20b",
+		"mirror 100%":                            "http://h/data/mirror%20100%25",
+		"http://me:secret@h/mirror \u00e9|a%2Fb": "http://h/mirror%20%C3%A9%7Ca%2Fb",
+	} {
+		entry := "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><url><loc>http://h/data/a</loc>"
+		for _, rel := range []string{"duplicate", "alternate", patchRel} {
+			entry += fmt.Sprintf("<rs:ln rel=%q href=\"%s\"/>", rel, written)
+		}
+		for e, err := range resourcesync.NewReader(strings.NewReader(entry+"</url></urlset>"), resourcesync.ReadOptions{}).Entries() {
+			w := desiredFrom("", &e)
+			links := slices.Concat(w.mirrors, w.patches)
+			if err != nil || len(links) != 3 || slices.ContainsFunc(links, func(m mirror) bool { return m.URL != want }) {
+				t.Errorf("%s: %v %+v, want %s", written, err, links, want)
+			}
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (e *UnansweredError) Unwrap() error { return e.Err }
 // RedirectError says that a redirect was not followed.
 type RedirectError struct {
 	From string // the URL that redirects
-	To   string // its Location; empty: there were more than MaxRedirects
+	To   string // its Location, without a user and a password; empty: there were more than MaxRedirects
 	Err  error
 }
 
@@ -115,7 +115,7 @@ func Ask(ctx context.Context, client Doer, r Request) (Answer, error) {
 			err = r.Allow(next)
 		}
 		if err != nil {
-			return Answer{}, &RedirectError{at, location, err}
+			return Answer{}, &RedirectError{at, withoutUser(location), err}
 		}
 		if !sameOrigin(at, next) {
 			for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
@@ -195,6 +195,19 @@ func Absolute(base, ref string) (string, error) {
 	}
 	u.User = nil
 	return u.String(), nil
+}
+
+// withoutUser returns a reference without the user and the password before its host.
+func withoutUser(ref string) string {
+	scheme, rest, ok := strings.Cut(ref, "//")
+	if !ok || strings.ContainsAny(scheme, "/?#") {
+		return ref
+	}
+	host := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		host = rest[:end]
+	}
+	return scheme + "//" + rest[strings.LastIndexByte(host, '@')+1:]
 }
 
 // encode percent-encodes what no URL may have: white space, controls, bytes beyond

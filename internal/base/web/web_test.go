@@ -138,6 +138,8 @@ func TestRedirects(t *testing.T) {
 	mux.Handle("/none", hop(302, ""))
 	mux.Handle("/circle", hop(307, "/circle"))
 	mux.Handle("/file", hop(302, "file:///etc/passwd"))
+	mux.Handle("/secret", hop(302, "gopher://me:secret@h/a@b"))
+	mux.Handle("/none-of-it", hop(302, "mailto:me@h/%zz?//a@b"))
 	for _, status := range []int{300, 301, 302, 303, 304, 305, 307, 308} {
 		mux.Handle(fmt.Sprintf("/%d", status), hop(status, "there"))
 	}
@@ -161,6 +163,8 @@ func TestRedirects(t *testing.T) {
 		{"POST", "302", "302 "},
 		{"POST", "303", "303 "},
 		{"GET", "circle", s.URL + "/circle: more than 5 redirects"},
+		{"GET", "secret", s.URL + `/secret redirects to "gopher://h/a@b": that is no http or https URL`},
+		{"GET", "none-of-it", s.URL + `/none-of-it redirects to "mailto:me@h/%zz?//a@b": that is no http or https URL`},
 		{"GET", "file", s.URL + `/file redirects to "file:///etc/passwd": that is no http or https URL`},
 	} {
 		r := Request{Method: c.method, URL: s.URL + "/" + c.path}
