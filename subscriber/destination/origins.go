@@ -21,13 +21,8 @@ type via struct {
 // viaOf returns what a link says. A link that no Source may hand on counts as none.
 func viaOf(l *resourcesync.Link) via {
 	href := resourcesync.EncodeURI(l.Href)
-	u, err := url.Parse(href)
-	switch {
-	case err != nil || !u.IsAbs():
+	if u, err := url.Parse(href); err != nil || !u.IsAbs() {
 		return via{}
-	case u.User != nil:
-		u.User = nil
-		href = u.String()
 	}
 	return via{href, l.Modified.UTC()}
 }

@@ -115,7 +115,11 @@ func Ask(ctx context.Context, client Doer, r Request) (Answer, error) {
 			err = r.Allow(next)
 		}
 		if err != nil {
-			return Answer{}, &RedirectError{at, withoutUser(location), err}
+			if to, bad := url.Parse(location); bad == nil && to.User != nil {
+				to.User = nil
+				location = to.String()
+			}
+			return Answer{}, &RedirectError{at, location, err}
 		}
 		if !sameOrigin(at, next) {
 			for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
@@ -195,19 +199,6 @@ func Absolute(base, ref string) (string, error) {
 	}
 	u.User = nil
 	return u.String(), nil
-}
-
-// withoutUser returns a reference without the user and the password before its host.
-func withoutUser(ref string) string {
-	scheme, rest, ok := strings.Cut(ref, "//")
-	if !ok || strings.ContainsAny(scheme, "/?#") {
-		return ref
-	}
-	host := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		host = rest[:end]
-	}
-	return scheme + "//" + rest[strings.LastIndexByte(host, '@')+1:]
 }
 
 // encode percent-encodes what no URL may have: white space, controls, bytes beyond
