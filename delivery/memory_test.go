@@ -119,6 +119,13 @@ func (m *memory) trim(url string, seq uint64) {
 	}
 }
 
+// receivedBefore says whether what was trimmed was received before the journal lost it.
+func (m *memory) receivedBefore(url string, again bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.topic(url).again = again
+}
+
 // rollback drops the newest n entries without a trace.
 func (m *memory) rollback(url string, n int) {
 	m.mu.Lock()

@@ -26,7 +26,8 @@ func (h Head) TrimmedAfter(a Anchor) *TrimmedError {
 	if a.Position < h.Removed.Position {
 		return &TrimmedError{To: h.Removed, Reason: GapRemoved}
 	}
-	// Only intervals of changes say what their reader has: other entries have times of their own.
-	again := h.Kind == KindChange && !a.Until.IsZero() && !a.Until.Before(h.Trimmed.Until)
+	// Only intervals of changes say what their reader has: other entries have times of their own. After a reset the Source may
+	// begin at an earlier instant, with other changes.
+	again := h.Kind == KindChange && h.Epoch == 0 && !a.Until.IsZero() && !a.Until.Before(h.Trimmed.Until)
 	return &TrimmedError{To: h.Trimmed, Reason: GapRetention, Again: again}
 }

@@ -85,7 +85,7 @@ func (c *cursor) skip(err error) error {
 	if c.skipped == nil && !again && (next.Seq > c.at.Seq || !next.Until.Equal(c.at.Until)) {
 		c.skipped = &Gap{From: c.at.Until, Reason: reason}
 	}
-	if c.skipped != nil {
+	if c.skipped != nil && !again {
 		c.skipped.Until = next.Until
 	}
 	c.at = next
